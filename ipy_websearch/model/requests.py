@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from ipy_websearch.errors import ConfigError
@@ -94,16 +94,12 @@ READ_CHARACTERS = 12_000
 
 def tool_result(call_id: str, output: ToolOutput, platform: Platform, *, cited: bool = True) -> dict[str, Any]:
     """Return the `tool_result` block for a call's output; with `cited` False its results cannot be cited."""
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
-    if output.passages and not output.is_error and platform.search_results:
-        found = [_search_result(passage, cited) for passage in output.passages if any(map(str.strip, passage.paragraphs))]
-        block["content"] = found or [{"type": "text", "text": "No results."}]
-    else:
-        text = output.text or plain_results(output.passages) or "No results."
-        block["content"] = [{"type": "text", "text": text}]
-    if output.is_error and platform.is_error:
-        block["is_error"] = True
-    return block
+    blocks = bool(output.passages) and not output.is_error and platform.search_results
+    text = "" if blocks else output.text or plain_results(output.passages)
+    found = [_search_result(p, cited) for p in output.passages if any(map(str.strip, p.paragraphs))] if blocks else []
+    content = found or [{"type": "text", "text": text or "No results."}]
+    failed = {"is_error": True} if output.is_error and platform.is_error else {}
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}
 
 
 def _search_result(passage: Passage, cited: bool) -> dict[str, Any]:
@@ -266,13 +262,11 @@ def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Me
     `count` estimates the tokens of messages. A turn begins with a question and ends before the next one. The newest turn stays,
     whatever its size: without it there is nothing to follow.
     """
-    begins = [n for n, message in enumerate(messages) if n and is_question(message)]
-    kept, dropped = list(messages), 0
-    for dropped, begin in enumerate(begins, 1):
-        if count(kept) <= most:
-            return kept, dropped - 1
-        kept = list(messages[begin:])
-    return kept, dropped
+    begins = [0, *(n for n, message in enumerate(messages) if n and is_question(message))]
+    dropped = 0
+    while dropped < len(begins) - 1 and count(messages[begins[dropped] :]) > most:
+        dropped += 1
+    return list(messages[begins[dropped] :]), dropped
 
 
 # --- the API's own tools -----------------------------------------------------------------------------------------------
@@ -309,19 +303,21 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
     if not platform.server_tools:
         who = platform.label or platform.name
         raise ConfigError(f"{who} has no web tools of its own (--tools native); use --tools standard, which works everywhere")
-    old = bool(_OLDER.search(model)) or platform.name == "vertex"
     bounds: dict[str, Any] = {"max_uses": max_uses}
     if request.allowed_domains:
         bounds["allowed_domains"] = list(request.allowed_domains)
     elif request.blocked_domains:
         bounds["blocked_domains"] = list(request.blocked_domains)
-    search = {"type": f"web_search_{FIRST_SEARCH if old else NEWEST}", "name": "web_search", **bounds}
-    if request.country:
-        search["user_location"] = {"type": "approximate", "country": request.country.upper()}
-    if platform.name == "vertex":
-        return (search,)
-    fetch = {"type": f"web_fetch_{FIRST_FETCH if old else NEWEST}", "name": "web_fetch", **bounds}
-    return search, {**fetch, "citations": {"enabled": True}}
+    at = {"user_location": {"type": "approximate", "country": request.country.upper()}} if request.country else {}
+    old = bool(_OLDER.search(model)) or platform.name == "vertex"
+    search = {"type": f"web_search_{FIRST_SEARCH if old else NEWEST}", "name": "web_search", **bounds, **at}
+    fetch = {
+        "type": f"web_fetch_{FIRST_FETCH if old else NEWEST}",
+        "name": "web_fetch",
+        **bounds,
+        "citations": {"enabled": True},
+    }
+    return (search,) if platform.name == "vertex" else (search, fetch)
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------------
@@ -332,8 +328,8 @@ IMAGE_TOKENS = 5_000
 # What the results of one of the API's own searches may have; about 7,800 were recorded.
 SEARCH_RESULT_TOKENS = 12_000
 
+_RESULT_TOKENS = {"web_search": SEARCH_RESULT_TOKENS, "web_fetch": 50_000}
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
-_PAGE_TOKENS = 50_000
 _CHARS_PER_TOKEN = 4
 
 # 286 to 496 tokens are documented for tools (platform.claude.com/docs, "Tool use", read 2026-11); for results that can be cited
@@ -347,16 +343,18 @@ _LETTER = 40
 # tokenizers cut down to single bytes, as many as they have bytes.
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WEIGHTS = (
-    (_LETTERS, _LETTER),
+    (bytes(range(0x00, 0x20)), 100),
+    (bytes(range(0x21, 0x80)), 75),
     (b"0123456789", 100),
+    (_LETTERS, _LETTER),
     (b" \t\n\r", 25),
-    (bytes(set(range(33, 128)) - set(_LETTERS + b"0123456789")), 75),
-    (bytes(range(0x00, 0x20)).translate(None, b"\t\n\r"), 100),
     (bytes(range(0xC0, 0xD4)), 100),
     (bytes(range(0xD4, 0xE0)) + bytes(range(0xE2, 0xEE)), 200),
     (bytes(range(0xE0, 0xE2)) + bytes(range(0xEE, 0xF0)), 300),
     (bytes(range(0xF0, 0xF8)), 400),
 )
+_KIND_OF = {byte: kind for kind, (members, _) in enumerate(_WEIGHTS) for byte in members}  # the last kind that has it
+_KINDS = bytes(_KIND_OF.get(byte, len(_WEIGHTS)) for byte in range(256))
 _RUN = 32  # bytes without a break, looked for at every 32nd byte: longer than words are
 _WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "+/=") else 32 for b in range(256))
 
@@ -364,28 +362,35 @@ _WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "+/=") e
 def text_tokens(text: str) -> int:
     """Return the most tokens that a text is to be expected to have."""
     data = text.encode("utf-8", "surrogatepass")
-    rest, hundredths = data, 0
-    for members, weight in _WEIGHTS:
-        left = rest.translate(None, members)
-        hundredths += (len(rest) - len(left)) * weight
-        if not (rest := left):
-            break
+    kinds, words = data.translate(_KINDS), data.translate(_WORDS)
+    hundredths = sum(kinds.count(kind) * weight for kind, (_, weight) in enumerate(_WEIGHTS))
     # Keys, hashes and base64 have hardly a word in them: twice as many tokens as letters otherwise have.
-    words = data.translate(_WORDS)
     unbroken = sum([b" " not in words[at : at + _RUN] for at in range(0, len(words) - _RUN + 1, _RUN)])
     return -(-(hundredths + unbroken * _RUN * _LETTER) // 100)
 
 
-def prompt_tokens(body: Mapping[str, Any], found: Counter[str] | None = None) -> int:
-    """Return the most tokens that the system prompt, messages and tools of a request are to be expected to have.
+def _objects(part: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every object in a part of a request; what a model wrote as a tool's input is text, whatever it looks like."""
+    if isinstance(part, Mapping):
+        yield part
+        part = () if part.get("type") in CALLS else list(part.values())
+    for inner in part if isinstance(part, list | tuple) else ():
+        yield from _objects(inner)
 
-    `found` gets the numbers of its images and of the documents that it names elsewhere.
-    """
-    found = Counter() if found is None else found
+
+def prompt_tokens(body: Mapping[str, Any]) -> int:
+    """Return the most tokens that the system prompt, messages and tools of a request are to be expected to have."""
     parts = {name: body[name] for name in ("system", "messages", "tools") if name in body}
-    text = json.dumps(_without_images(parts, found), ensure_ascii=False)
-    tokens = text_tokens(text) + found["images"] * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
-    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
+    text = json.dumps(parts, ensure_ascii=False)
+    tokens = _TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT
+    for source in (block["source"] for block in _objects(parts) if block.get("type") == "image" and "source" in block):
+        text = text.replace(json.dumps(_data(source)), '""')
+        tokens += IMAGE_TOKENS
+    return tokens + text_tokens(text) + (_CITING_PROMPT if '"citations"' in text else 0)
+
+
+def _data(source: Any) -> str:
+    return str(source.get("data") or "") if isinstance(source, Mapping) else ""
 
 
 def estimate_tokens(body: Mapping[str, Any]) -> int:
@@ -394,25 +399,11 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
     allows. A request that names documents elsewhere counts as all that the model can read.
     """
-    found: Counter[str] = Counter()
-    tokens = prompt_tokens(body, found)
-    if found["linked"]:
+    tokens = prompt_tokens(body)
+    sources = [block.get("source") for block in _objects(body.get("messages")) if block.get("type") != "image"]
+    if any(isinstance(source, Mapping) and source.get("type") in ("url", "file") for source in sources):
         tokens = max(tokens, context_window(str(body.get("model"))))
     return tokens + _native(tokens, body)
-
-
-def _without_images(value: Any, found: Counter[str]) -> Any:
-    """Return a part of a request without the data of its images; `found` counts these, and the documents that are linked."""
-    if isinstance(value, list | tuple):
-        return [_without_images(part, found) for part in value]
-    if not isinstance(value, Mapping) or value.get("type") in ("tool_use", "server_tool_use"):
-        return value  # what a model wrote as a tool's input is text, whatever it looks like
-    if isinstance(source := value.get("source"), Mapping):
-        if value.get("type") == "image":
-            found["images"] += 1
-            return {"type": "image"}
-        found["linked"] += source.get("type") in ("url", "file")
-    return {name: _without_images(part, found) for name, part in value.items()}
 
 
 def _native(tokens: int, body: Mapping[str, Any]) -> int:
@@ -425,18 +416,11 @@ def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
     After each use the model reads all of the prompt again, and the API bills every reading. Recorded in 2026: ten searches
     made 2,479 tokens into 404,500.
     """
-    sizes = []
+    sizes: list[int] = []
     for tool in tools:
-        kind, uses = str(tool.get("type", "")), int(tool.get("max_uses") or _API_USES)
-        if kind.startswith("web_search_"):
-            sizes += [SEARCH_RESULT_TOKENS] * uses
-        elif kind.startswith("web_fetch_"):
-            sizes += [int(tool.get("max_content_tokens") or _PAGE_TOKENS)] * uses
-    total = read = 0
-    for size in sorted(sizes, reverse=True):
-        read += size
-        total += tokens + read
-    return total
+        most = _RESULT_TOKENS.get(str(tool.get("type", "")).rpartition("_")[0], 0)
+        sizes += [int(tool.get("max_content_tokens") or most)] * int(tool.get("max_uses") or _API_USES) if most else []
+    return sum(tokens + read for read in accumulate(sorted(sizes, reverse=True)))
 
 
 def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
@@ -444,18 +428,13 @@ def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
     return sum(int(t.get("max_uses") or _API_USES) for t in tools if str(t.get("type", "")).startswith("web_search_"))
 
 
-def caches_for_an_hour(part: Any) -> bool:
+def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
     """Say whether a request writes to the prompt cache for longer than five minutes, which costs more."""
-    if isinstance(part, list | tuple):
-        return any(map(caches_for_an_hour, part))
-    if not isinstance(part, Mapping):
-        return False
-    mark = part.get("cache_control")
-    long = isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m")
-    return long or any(map(caches_for_an_hour, part.values()))
+    marks = (part.get("cache_control") for part in _objects(body))
+    return any(isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m") for mark in marks)
 
 
-def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, bool]:
+def counted(fields: Any, body: Mapping[str, Any], content: Sequence[Mapping[str, Any]]) -> tuple[Usage, bool]:
     """Return what a request used by its reply's `usage` object, and whether any of it had to be estimated.
 
     Some servers report nothing, and a request that was cut off before its reply began is billed for what it read all the same:
@@ -465,15 +444,14 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
     (Usage(input_tokens=9, output_tokens=4, ...), True)
     """
     usage = Usage.from_api(fields)
-    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
     read, written = reported(fields, "input_tokens"), reported(fields, "output_tokens")
     if not read:
         sent = prompt_tokens(body)
-        if any(block.get("type") == "server_tool_use" for block in blocks):
+        if any(block.get("type") == "server_tool_use" for block in content):
             sent += _native(sent, body)
         usage = replace(usage, input_tokens=max(0, sent - replace(usage, input_tokens=0).total_input_tokens))
     if not written:
-        usage = replace(usage, output_tokens=written_tokens(blocks))
+        usage = replace(usage, output_tokens=written_tokens(content))
     if terms_of(body):  # terms of which the reply says nothing are those asked for
         told = {name: fields[name] for name in ("speed", "inference_geo") if isinstance(fields, Mapping) and fields.get(name)}
         usage = replace(usage, terms=terms_of({**body, **told}))

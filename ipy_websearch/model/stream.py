@@ -123,17 +123,12 @@ async def _frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[list[byte
     held: list[bytes] = []
     async for piece in pieces:
         held.append(piece)
-        if b"\n" not in piece and b"\r" not in piece:
-            continue  # no event ends here; a long one would be looked through again with each piece
-        data = b"".join(held)
-        if b"\r" in data:
-            cut = data.endswith(b"\r")  # the line feed that belongs to it may follow
-            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
-        *frames, rest = data.split(b"\n\n")
-        held = [rest]
-        if frames:
-            yield frames, True
-    yield [b"".join(held).replace(b"\r", b"\n")], False
+        if b"\n" in piece:  # else no event ends here; a long one would be looked through again with each piece
+            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").split(b"\n\n")
+            held = [rest]
+            if frames:
+                yield frames, True
+    yield [b"".join(held)], False
 
 
 def _events_in(frame: bytes) -> list[Event]:
@@ -143,9 +138,7 @@ def _events_in(frame: bytes) -> list[Event]:
         ValueError, RecursionError: its data is not JSON.
     """
     data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
-    if not data or data == [b" [DONE]"]:
-        return []
-    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
+    event = json.loads(b"\n".join(data).decode("utf-8", "replace")) if data and data != [b" [DONE]"] else None
     return [event] if isinstance(event, dict) else []
 
 
@@ -258,35 +251,32 @@ class Reply:
             ModelError: the event's fields have types that the API never sends.
         """
         try:
-            self._apply(event)
+            self._apply(str(event.get("type")), int(event.get("index", 0)), event)
         except (TypeError, AttributeError, ValueError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
-    def _apply(self, event: Mapping[str, Any]) -> None:
-        match event.get("type"):
+    def _apply(self, kind: str, index: int, event: Mapping[str, Any]) -> None:
+        delta = event.get("delta") or {}
+        match kind:  # ping, and events that do not exist yet, are passed over
             case "message_start":
                 message = event.get("message") or {}
                 self.model = str(message.get("model") or "")
                 self._head(message, message)
             case "content_block_start":
-                block = dict(event.get("content_block") or {})
+                block = self.blocks[index] = dict(event.get("content_block") or {})
                 if block.get("type") == "text":
                     block["citations"] = list(block.get("citations") or [])
-                self.blocks[int(event.get("index", 0))] = block
             case "content_block_delta":
-                self._delta(int(event.get("index", 0)), event.get("delta") or {})
+                self._delta(index, delta)
             case "content_block_stop":
-                self._stop(int(event.get("index", 0)))
+                self._stop(index)
             case "message_delta":
-                delta = event.get("delta") or {}
                 self.stop_reason = delta.get("stop_reason") or self.stop_reason
                 self.stop_details = delta.get("stop_details") or self.stop_details
                 self._head(event, delta)
             case "message_stop":
                 self.complete = True
-            case _:
-                pass  # ping, and events that do not exist yet
 
     def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
         """Take in what the beginning and the end of a message have in common."""
@@ -298,7 +288,7 @@ class Reply:
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self.blocks.setdefault(index, {"type": "text", "text": ""})
-        match delta.get("type"):
+        match delta.get("type"):  # a delta that does not exist yet is passed over
             case "text_delta":
                 block["text"] = block.get("text", "") + (delta.get("text") or "")
             case "input_json_delta":
@@ -311,8 +301,6 @@ class Reply:
                 block["signature"] = delta.get("signature") or ""
             case "compaction_delta":  # comes once, whole (anthropic 2.12 `_beta_messages.py`, read 2026-11)
                 block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
-            case _:
-                pass  # a delta that does not exist yet
 
     def _stop(self, index: int) -> None:
         block = self.blocks.get(index)
