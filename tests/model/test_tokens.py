@@ -17,7 +17,7 @@ from ipy_websearch.model.requests import (
     prompt_tokens,
     text_tokens,
 )
-from ipy_websearch.results import Terms, Usage
+from ipy_websearch.results import Usage
 from tests.fakes.replies import WIRE
 
 OPUS, SONNET = "claude-opus-5", "claude-sonnet-5-5"
@@ -82,7 +82,7 @@ def test_what_a_compaction_used_is_counted() -> None:
     part = {"input_tokens": 180_000, "output_tokens": 3_500, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 9}
     iterations = [{"type": name, **part} for name in ("compaction", "message", "fallback_message")]
     got = Usage.from_api({"input_tokens": 20_000, "output_tokens": 1_000, "iterations": iterations, "speed": "fast"})
-    assert got == Usage(200_000, 4_500, 7, 9, terms=Terms(fast=True))
+    assert got == Usage(200_000, 4_500, 7, 9, terms=frozenset({"fast"}))
 
 
 @pytest.mark.parametrize("block", [BY_ADDRESS, BY_ID], ids=["address", "file"])
