@@ -183,8 +183,7 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
     the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
-    and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows. With
-    `read_pages` each search reads the pages of its first results, and their passages take the place of the snippets.
+    and with `read_pages` each search reads the pages of its first results, whose passages take the place of the snippets.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
     says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.

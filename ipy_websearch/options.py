@@ -81,7 +81,6 @@ class EnrichOptions:
     model: str | None = None
     concurrency: int = 16
     max_searches: int = 1
-    max_fetches: int = 0
     budget_usd: Decimal | float | str | None = None
     resume: bool = True
     sources: bool = True
@@ -216,7 +215,7 @@ _TEXTS = "model provider system search_tool_name freshness country language safe
 _FORMS: dict[str, Form] = {
     **dict.fromkeys((*_NEEDED, *_TEXTS), partial(_in_form, _text, "text")),
     **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), as_tuple),
-    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _at_least(0)),
+    **dict.fromkeys(("max_searches", "read_pages"), _at_least(0)),
     **dict.fromkeys(("count", "offset", "limit", "max_steps", "concurrency", "sample", "max_uses"), _at_least(1)),
     **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), _one_of((True, False), "True or False")),
     "budget_usd": money,

@@ -101,7 +101,7 @@ class Session:
         """The values that enrichments found."""
         from ipy_websearch.enrichment.store import Store
 
-        return Store(data_dir() / "enrich.sqlite")
+        return Store(self.ledger, data_dir() / "enrich.sqlite")
 
     @cached_property
     def router(self) -> SearchRouter:
@@ -463,9 +463,9 @@ class Session:
                 await getattr(self, name).aclose()
         if "router" in self.__dict__:
             self.index.close()
-        for name in ("ledger", "enrich_store") if self.recording else ("ledger", "enrich_store", "cache"):
-            if name in self.__dict__:
-                getattr(self, name).close()
+        self.ledger.close()
+        if "cache" in self.__dict__ and not self.recording:
+            self.cache.close()
 
 
 def user_agent() -> str:

@@ -293,7 +293,8 @@ def _session(web: FakeWeb, folder: Path) -> Session:
     session.keys = Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={}, keyring=False)
     session.download = web.download
     session.http = _NoNetwork(user_agent="ipy_websearch.testing")
-    session.cache, session.ledger, session.enrich_store = Cache(None), Ledger(None, redact=session.redact), Store(None)
+    session.cache, session.ledger = Cache(None), Ledger(None, redact=session.redact)
+    session.enrich_store = Store(session.ledger)
     session.claude = _Model(web)
     session.router = router = _Router(
         ProviderContext(session.http, session.keys, folder),

@@ -121,7 +121,7 @@ class Recording(AbstractContextManager["Recording"]):
             "http": RecordedHttp(session.http, self),
             "claude": RecordedModel(session.claude, self),
             "cache": Cache(None, clock=float),
-            "enrich_store": Store(None),
+            "enrich_store": Store(Ledger(None)),
             "keys": keys,
             "budgets": budgets,
             "download": recorded_download(self),

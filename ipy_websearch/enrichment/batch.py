@@ -1,9 +1,9 @@
 """`mode="batch"`: rows through the Message Batches API, at half the price of tokens, with the API's own web search.
 
 A row's `custom_id` is its key, a digest of the store's keys of its columns. Before a batch is sent, its rows are written
-into the store's file under a token; the API's id is added when it is known. So a run that is interrupted or killed leaves its
+into the ledger's file under a token; the API's id is added when it is known. So a run that is interrupted or killed leaves its
 batches at the API, where they go on and are paid for; the next call for the same rows waits for them and sends only the
-others. Ledger rows name the row that they are for, so that a result that was booked just before a kill is not booked again.
+others. Ledger rows name the row that they are for.
 
 Facts (platform.claude.com/docs/en/build-with-claude/batch-processing, read 2026-11): results come in any order, are kept for 29
 days, and requests that were not begun after 24 hours expire.
@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sqlite3
 import time
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -25,15 +24,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, address_of, cells_of
-from ipy_websearch.enrichment.row import NUDGE, RECORD, check_stop_reason, record_tool, request_body, row_text
-from ipy_websearch.enrichment.store import Store
+from ipy_websearch.enrichment.row import NUDGE, RECORD, check_stop_reason, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
 from ipy_websearch.model.stream import is_transient
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
+from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import add_money, billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported
@@ -80,38 +78,37 @@ class Batch:
     rows: dict[str, Turns] = field(default_factory=dict)
     trouble: str = ""
 
+    def write_down(self, ledger: Ledger) -> bool:
+        """Write it down; its rows leave the batches that they were in. Return whether it is on disk."""
+        facts = (self.token, self.id, self.address, self.model, self.sent.timestamp())
+        rows = [(row, *facts, json.dumps(turns)) for row, turns in self.rows.items()]
+        ledger.write(lambda c: c.executemany("INSERT OR REPLACE INTO open_batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
+        return ledger.flush()
 
-def open_batches(store: Store) -> list[Batch]:
+    def forget(self, ledger: Ledger, rows: Iterable[str]) -> None:
+        """Forget rows whose results were taken, or that never arrived."""
+        pairs = [(row, self.token) for row in rows]
+        ledger.write(lambda c: c.executemany("DELETE FROM open_batches WHERE row = ? AND token = ?", pairs))
+
+
+def open_batches(ledger: Ledger) -> list[Batch]:
     """Return the batches that were handed in and not collected, oldest first, but for those that the API has deleted."""
     query = "SELECT token, batch, address, model, time, row, turns FROM open_batches WHERE time > ? ORDER BY time"
-    rows = store.database.read(lambda c: c.execute(query, (time.time() - KEPT_S,)).fetchall())
     found: dict[str, Batch] = {}
-    for token, id, address, model, moment, row, turns in rows:
+    for *facts, moment, row, turns in ledger.read(lambda c: c.execute(query, (time.time() - KEPT_S,)).fetchall()):
+        token, id, address, model = facts
         batch = found.setdefault(token, Batch(token, id, address, model, datetime.fromtimestamp(moment, UTC)))
         batch.rows[row] = json.loads(turns)
     return list(found.values())
 
 
-def write_down(store: Store, batch: Batch) -> None:
-    """Write down a batch; its rows leave the batches that they were in."""
-    facts = (batch.token, batch.id, batch.address, batch.model, batch.sent.timestamp())
-    rows = [(row, *facts, json.dumps(turns)) for row, turns in batch.rows.items()]
-    store.database.write(lambda c: c.executemany("INSERT OR REPLACE INTO open_batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
-
-
-def forget(store: Store, batch: Batch, rows: Iterable[str]) -> None:
-    """Forget rows of a batch whose results were taken, or that never arrived."""
-    pairs = [(row, batch.token) for row in rows]
-    store.database.write(lambda c: c.executemany("DELETE FROM open_batches WHERE row = ? AND token = ?", pairs))
-
-
-async def cancel_open(client: ModelClient, store: Store, address: str) -> tuple[int, list[str]]:
+async def cancel_open(client: ModelClient, ledger: Ledger, address: str) -> tuple[int, list[str]]:
     """Ask the API to end all batches that were handed in at this address; return how many it ends, and what it said of others.
 
     What was answered by then is paid for, and collected by the call that handed it in.
     """
     ended, said = 0, []
-    for batch in open_batches(store):
+    for batch in open_batches(ledger):
         if batch.id and batch.address == address:
             try:
                 await batches.cancel(client, batch.id)
@@ -136,10 +133,10 @@ class BatchRun:
         config = run.config
         self._run = run
         self._client = config.client
-        self._store = run.store
         self._ledger = run.ledger
         self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), config.model)
-        self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
+        search = native_search(config.model, config.client, config.max_searches, config.defaults)
+        self._tools = [search] if search else []
         self._rows = {run.row_key(n): n for n in rows}
         self._queue: dict[str, Turns] = {key: [] for key in self._rows}
         self._pending: list[Batch] = []
@@ -154,12 +151,8 @@ class BatchRun:
         try:
             if self._run.options.resume:
                 await self._adopt()
-            while True:
-                while (batch := self._next()) is not None:
-                    await self._advance(batch)
-                if not self._pending:
-                    return
-                await self._advance(self._pending[0])
+            while (batch := self._next()) is not None:
+                await self._advance(batch)
         except ModelError as exc:
             if exc.status in (404, 405):  # a batch that is unknown is asked again, so it is the address
                 raise ConfigError(f"the server has no Message Batches ({exc.status}); leave mode='batch' out") from exc
@@ -177,7 +170,7 @@ class BatchRun:
 
     async def _adopt(self) -> None:
         """Take over open batches that have rows of this run. One that was written down and never arrived is sent anew."""
-        for batch in open_batches(self._store):
+        for batch in open_batches(self._ledger):
             ours = batch.rows.keys() & self._queue.keys()
             if ours and (batch.address, batch.model) == self._whose:
                 self._pending.append(batch)
@@ -187,50 +180,48 @@ class BatchRun:
 
     async def _find(self, batch: Batch) -> bool:
         """Look among the API's newest batches for one whose creation got no answer: as many rows, at about that time."""
-        known = {other.id for other in open_batches(self._store)}
+        known = {other.id for other in open_batches(self._ledger)}
         recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
         alike = [state for state in recent if batches.size(state) == len(batch.rows) and state.id not in known]
         if alike:
             batch.id = min(alike, key=lambda state: abs(state.created_at - batch.sent)).id
-            write_down(self._store, batch)
+            batch.write_down(self._ledger)
         return bool(alike)
-
-    def _held(self, batch: Batch) -> Reservation:
-        """Return what is held for a batch, by this process or by one before it."""
-        return self._ledger.reservation(batch.token) or Reservation(self._ledger, batch.token)
 
     def _drop(self, batch: Batch) -> None:
         """Forget a batch that the API does not have; its rows are to be sent again."""
         self._pending.remove(batch)
-        forget(self._store, batch, batch.rows)
-        self._held(batch).settle([])
+        batch.forget(self._ledger, batch.rows)
+        self._ledger.settle([], batch.token)
         self._queue.update({key: turns for key, turns in batch.rows.items() if key in self._rows})
 
     # --- handing in -------------------------------------------------------------------------------------------------
 
     def _next(self) -> Batch | None:
-        """Reserve the worst case of the next batch and write it down; None when no row is left or fits into the budget."""
+        """Return a new batch, written down, with its worst case reserved; when no row is left or fits into the budget, the
+        oldest one at the API, None without any."""
+        waiting = self._pending[0] if self._pending else None
         if not self._queue or self._run.stopped is not None:
-            return None
-        batch = Batch(uuid.uuid4().hex[:16], "", *self._whose, datetime.now(UTC))
+            return waiting
+        batch = self._made({})
         worst = {key: self._worst(key, turns) for key, turns in islice(self._queue.items(), CHUNK_ROWS)}
         try:
             fitting, _ = self._run.reserve(worst, LEASE_S, batch.token)
         except BudgetExceededError as exc:
-            if not self._pending:
+            if waiting is None:
                 self._run.halt("budget", str(exc), None)
-            return None
+            return waiting
         batch.rows = {key: self._queue.pop(key) for key in fitting}
-        try:
-            write_down(self._store, batch)
-        except sqlite3.Error as exc:
-            self._held(batch).settle([])
-            text = f"the store cannot be written ({exc}), so a batch could not be found again; nothing more was sent"
-            raise EnrichmentError(text) from exc
+        if not batch.write_down(self._ledger):
+            self._ledger.settle([], batch.token)
+            raise EnrichmentError("the ledger cannot be written, so a batch could not be found again; nothing more was sent")
         self._pending.append(batch)
         for key in fitting:
             self._run.outcomes[self._rows[key]].requests += 1
         return batch
+
+    def _made(self, rows: dict[str, Turns]) -> Batch:
+        return Batch(uuid.uuid4().hex[:16], "", *self._whose, datetime.now(UTC), rows)
 
     def _worst(self, key: str, turns: Turns) -> Decimal | None:
         body, config = self._body(key, turns), self._run.config
@@ -239,24 +230,10 @@ class BatchRun:
 
     def _body(self, key: str, turns: Turns) -> dict[str, Any]:
         """Return the next request of a row."""
-        plan, config = self._run.plan, self._run.config
-        columns = self._columns(key)
-        first = user_message(row_text(columns, plan.values(plan.inputs[self._rows[key]])))
-        nudged = bool(turns) and turns[-1]["role"] == "user"
-        return request_body(
-            model=config.model,
-            system=config.system,
-            messages=[first, *turns],
-            tools=[*([self._search] if self._search else ()), record_tool(columns)],
-            platform=config.client.platform,
-            columns=len(columns),
-            final=nudged or self._search is None,
-            speaks=self._search is not None,
-        )
-
-    def _columns(self, key: str) -> list[Column]:
-        """Return the columns to ask a row for."""
-        return [self._run.plan.columns[c] for c in self._run.outcomes[self._rows[key]].asked]
+        columns, values = self._run.asked(self._rows[key])
+        messages = [user_message(row_text(columns, values)), *turns]
+        final = not self._tools or (bool(turns) and turns[-1]["role"] == "user")  # reminded of `record`
+        return request_body(self._run.config, columns, messages, self._tools, final=final, speaks=bool(self._tools))
 
     async def _advance(self, batch: Batch) -> None:
         """Hand a batch in, or collect it when it has ended. Failures that may pass are waited out, and the bar says so."""
@@ -290,70 +267,56 @@ class BatchRun:
             batch.trouble = ""
             requests = [{"custom_id": key, "params": self._body(key, turns)} for key, turns in batch.rows.items()]
             batch.id = (await batches.submit(self._client, requests)).id
-            write_down(self._store, batch)
+            batch.write_down(self._ledger)
         batch.trouble = ""
         return True
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
     async def _collected(self, batch: Batch) -> bool:
-        """Take the results of a batch that has ended: into the ledger, into the store, off the list of open batches.
-
-        A row that has to go on stays on the list until its next batch is written down.
-        """
+        """Take the results of a batch that has ended, in one transaction: what they cost and their values into the ledger's
+        file, their rows off the list of open batches. What another kernel has collected is not booked again."""
         if (await batches.look_up(self._client, batch.id)).processing_status != "ended":
             return False
         found = {key: result async for key, result in batches.results(self._client, batch.id)}
-        results = {key: found.get(key, {}) for key in batch.rows if key in self._rows}
-        held, booked = self._held(batch), self._booked_since(batch.sent)
-        share = held.usd / len(batch.rows)
-        priced = [row for key, result in results.items() if (row := self._priced(key, result, share, booked)) is not None]
-        held.settle(priced, keep=share * (len(batch.rows) - len(results)))
-        ended = [key for key, result in results.items() if self._ended(key, result, batch.rows[key])]
-        self._run.flush()
-        forget(self._store, batch, ended)
+        unbooked = {row for other in open_batches(self._ledger) if other.token == batch.token for row in other.rows}
+        held = self._ledger.reservation(batch.token)
+        share = held.usd / len(batch.rows) if held is not None else Decimal(0)
+        booked, again, ours = list[LedgerRow](), dict[str, Turns](), batch.rows.keys() & self._rows.keys()
+        for key in ours:
+            result, outcome = found.get(key, {}), self._run.outcomes[self._rows[key]]
+            if key in unbooked and result.get("type") not in UNBILLED:
+                booked.append(self._priced(key, result.get("message"), share))
+                outcome.cost_usd = add_money(outcome.cost_usd, booked[-1].cost_usd)
+            try:
+                answer = answer_of(result, self._run.asked(self._rows[key])[0], batch.rows[key])
+                if isinstance(answer, list):
+                    again[key] = answer
+                    continue
+                outcome.fill(answer)
+            except RowError as exc:
+                outcome.status, outcome.error = "error", str(exc)
+            self._finish(key)
+        self._ledger.settle(booked, batch.token, share * (len(batch.rows) - len(ours)))
+        batch.forget(self._ledger, ours)
+        self._made(again).write_down(self._ledger)
+        self._queue |= again
         self._pending.remove(batch)
         self._run.progress.note = ""
         return True
 
-    def _booked_since(self, moment: datetime) -> set[str]:
-        """Return which rows the ledger has since a batch was sent; a kernel that was killed may have booked some of it."""
-        query = "SELECT unit FROM ledger WHERE time >= ? AND kind = 'model' AND unit <> ''"
-        return {unit for (unit,) in self._ledger.read(lambda c: c.execute(query, (microseconds(moment),)).fetchall())}
-
-    def _priced(self, key: str, result: Mapping[str, Any], share: Decimal, booked: Container[str]) -> LedgerRow | None:
-        """Return the ledger's row of an answer, None without one, or when it is `booked` already.
-
-        One that cannot be read or does not say what it used costs its `share` of what is held; without a budget, nobody knows.
-        """
-        unit = f"row {key[:16]}"
-        if result.get("type") in UNBILLED or unit in booked:
-            return None
-        message = result["message"] if isinstance(result.get("message"), Mapping) else {}
+    def _priced(self, key: str, message: Any, share: Decimal) -> LedgerRow:
+        """Return the ledger's row of an answer. One that cannot be read or does not say what it used costs its `share` of what
+        is held; without a budget, nobody knows."""
+        message = message if isinstance(message, Mapping) else {}
         model, fields = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
-        usage, told = Usage.from_api(fields), all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
-        row = self._run.booking(RunBudget()).model_row(model, usage, batch=True, estimated=not told)
-        row = replace(row, unit=unit) if told else replace(row, unit=unit, cost_usd=share or None)
-        outcome = self._run.outcomes[self._rows[key]]
-        outcome.cost_usd = add_money(outcome.cost_usd, row.cost_usd)
-        return row
+        told = all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
+        row = self._run.booking(RunBudget()).model_row(model, Usage.from_api(fields), batch=True, estimated=not told)
+        return replace(row, unit=f"row {key[:16]}", cost_usd=row.cost_usd if told else share or None)
 
-    def _ended(self, key: str, result: Mapping[str, Any], turns: Turns) -> bool:
-        """Take a row's result; return whether the row has ended, else it goes on in another batch."""
-        try:
-            answer = answer_of(result, self._columns(key), turns)
-        except RowError as exc:
-            self._finish(key, status="error", error=str(exc))
-            return True
-        if isinstance(answer, list):
-            self._queue[key] = answer
-        else:
-            self._finish(key, status="ok", error="", cells=answer)
-        return not isinstance(answer, list)
-
-    def _finish(self, key: str, **facts: Any) -> None:
+    def _finish(self, key: str) -> None:
         n = self._rows.pop(key)
-        self._run.finish(n, replace(self._run.outcomes[n], **facts))
+        self._run.finish(n, self._run.outcomes[n])
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:

@@ -79,10 +79,7 @@ class Cell(NamedTuple):
     @property
     def fault(self) -> str:
         """What is wrong with the value that the model gave, "" for nothing."""
-        return "" if self.missing in ("", NOT_FOUND, NO_RESULTS, NOT_ASKED.missing) else self.missing
-
-
-NOT_ASKED = Cell(missing="not asked")
+        return "" if self.missing in ("", NOT_FOUND, NO_RESULTS) else self.missing
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, max_tokens, record_tool, request_body, row_text
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, max_tokens, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
 from ipy_websearch.keys import KEYS
 from ipy_websearch.model.requests import estimate_tokens, user_message
@@ -131,7 +131,7 @@ class Equipment(WorkerPlugin):
         budget = RunBudget(self.config.model)
         booking = Booking(cast(Any, None), "", "", "", budget=budget, write=spent.extend)
         try:
-            await Row(self.config, columns, record_tool(columns), values, booking, outcome).ask()
+            await Row(self.config, columns, values, booking, outcome).ask()
         finally:
             worker.log_event(self.name, pickle.dumps((task, n, outcome, spent)))
 
@@ -296,7 +296,6 @@ class DaskWorkers:
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=lambda worker: loads[worker])
         arguments = (self._id, name, share, list(rows.values()))
         future = self._client.submit(ask_rows, *arguments, workers=[worker], pure=False, key=name)
-        held = held or Reservation(run.ledger, "")
         self._tasks[name] = Task(future, worker, rows, held, held.usd / len(rows))
         return True
 
@@ -306,15 +305,13 @@ class DaskWorkers:
         booked = [replace(row, **run.names()) for row in spent]
         task = self._tasks.get(name)
         if task is None or n not in task.rows:  # the worker was taken for lost
-            run.book(booked)
+            run.ledger.book(booked)
             return
         del task.rows[n]
         if not task.rows:
             del self._tasks[name]
-        if task.row_usd:
-            task.settle(booked)
-        else:
-            run.book(booked)
+        task.settle(booked)
+        outcome.cells |= run.outcomes[n].cells
         run.finish(n, outcome)
         self._changed.set()
 
@@ -325,17 +322,9 @@ def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
         return None
     config, (_, numbers, values) = run.config, row
     columns = [run.plan.columns[c] for c in numbers]
-    body = request_body(
-        model=config.model,
-        system=config.system,
-        messages=[user_message(row_text(columns, values))],
-        tools=[record_tool(columns)],
-        platform=config.client.platform,
-        columns=len(columns),
-        final=True,
-    )
+    body = request_body(config, columns, [user_message(row_text(columns, values))], [], final=True)
     total = charges_cost(config.searches.charges * config.max_searches if config.searches is not None else ())
-    tokens, most = estimate_tokens(body), max_tokens(len(columns))
+    tokens, most = estimate_tokens(body), max_tokens(columns)
     for n in range(config.max_searches + 1):
         total = add_money(total, worst_case(config.model, tokens + n * GROWTH_TOKENS, most))
     return total

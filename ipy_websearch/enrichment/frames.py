@@ -17,9 +17,9 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import (
-    NOT_ASKED,
     NOTED,
     PARTS,
+    Cell,
     Column,
     added_names,
     check_names,
@@ -55,11 +55,11 @@ def assemble(
 
     from ipy_websearch.frames import series
 
-    left_out = Outcome(error="", cost_usd=None)
+    left_out, nothing = Outcome(error="", cost_usd=None), Cell()
     rows = [outcomes[n] if n >= 0 else left_out for n in place]
     data: dict[str, Any] = {}
     for number, column in enumerate(columns):
-        cells = [row.cells[number] if row.cells else NOT_ASKED for row in rows]
+        cells = [row.cells.get(number, nothing) for row in rows]
         values = [cell.value for cell in cells]
         chosen = pd.Categorical(values, categories=list(column.choices)) if column.choices else None
         data[column.name] = series(values, column.kind).array if chosen is None else chosen

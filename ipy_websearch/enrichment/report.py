@@ -12,11 +12,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
+from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Column
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Money
@@ -52,17 +52,16 @@ INTERVAL_S, CLOCK_S, COUNTDOWN_S = 0.2, 1.0, 10.0
 class Outcome:
     """What became of a distinct row: its status, "interrupted" until it has ended, and what is to be said of it ("": nothing).
 
-    `asked` are the numbers of the columns to ask for. `cells` are theirs, in this order; when the row has ended, those of all
-    columns, none if it failed. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; of a
-    row from the store (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider` answered
-    in place of the planned one (None: it did not fail; "": several did, or this answer is not to be kept), and `notices` say
-    why.
+    `asked` are the numbers of the columns to ask for, `cells` those that are known by their columns' numbers: of a failed row
+    none. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; of a row from the store
+    (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider` answered in place of the
+    planned one (None: it did not fail; "": several did, or this answer is not to be kept), and `notices` say why.
     """
 
     status: Status = "interrupted"
     error: str = "interrupted"
     asked: tuple[int, ...] = ()
-    cells: tuple[Cell, ...] = ()
+    cells: dict[int, Cell] = field(default_factory=dict)
     cost_usd: Money = Decimal(0)
     seconds: float = 0.0
     requests: int = 0
@@ -76,14 +75,13 @@ class Outcome:
         """What this run spent on it."""
         return 0.0 if self.cached else _float(self.cost_usd)
 
-    def complete(self, cells: tuple[Cell, ...], notes: Iterable[str] = ()) -> None:
-        """Take the cells of all columns of a row that was answered; it has failed when none of its values fits its type."""
-        known = [cell for cell in cells if cell is not NOT_ASKED]
-        faults = [cell.fault for cell in known if cell.fault]
-        failed = bool(faults) and len(faults) == len(known)
-        nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in known) else []
-        self.status, self.cells = ("error", ()) if failed else ("ok", cells)
-        self.error = "; ".join([*faults, *nothing, *self.notices, *notes])
+    def fill(self, cells: Iterable[Cell]) -> None:
+        """Take the cells of the columns that were asked for; it has failed when no value of the row fits its type."""
+        self.cells |= zip(self.asked, cells, strict=True)
+        faults = [cell.fault for cell in self.cells.values() if cell.fault]
+        nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in self.cells.values()) else []
+        self.status = "error" if faults and len(faults) == len(self.cells) else "ok"
+        self.error = "; ".join([*faults, *nothing, *self.notices])
 
 
 class Report(dict[str, Any]):
@@ -158,8 +156,9 @@ def make_report(
     faults, doubts = list[tuple[str, int, str]](), list[tuple[str, int, str]]()
     for outcome, count, name in known:
         by_status[outcome.status] += count
-        for column, cell in zip(columns, outcome.cells or [None] * len(columns), strict=True):
-            if outcome.status == "skipped" or cell is NOT_ASKED:
+        for number, column in enumerate(columns):
+            cell = outcome.cells.get(number)
+            if outcome.status == "skipped" or (outcome.cells and cell is None):
                 continue
             by_column[column.name]["cells"] += count
             if cell is not None:

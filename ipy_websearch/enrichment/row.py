@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, cells_of, fill
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
@@ -22,7 +22,7 @@ from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import SCHEMAS, call_free, json_record, refuses_formats, refuses_tools, search_call
-from ipy_websearch.model.client import ModelClient, Platform, forces_tools
+from ipy_websearch.model.client import ModelClient, forces_tools
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     READ_CHARACTERS,
@@ -38,8 +38,8 @@ from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, stood_in
 from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web import PageReading, addresses_in, web_search_tool
+from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.tools.web import PageReading, web_search_tool
 
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
 TOOL_TIMEOUT_S = 600.0
@@ -113,29 +113,21 @@ Then write one JSON object and nothing else, with an entry for each question by 
 {"name": {"value": …, "source": …, "quote": …, "confidence": …}}."""
 _READ = "The row comes with the results of a web search. What they do not say, you do not know."
 JSON_NUDGE = "That is no such JSON object. Please write it now, alone, with an entry for each question."
-_CITE = """\
-- Before you call {record}, in the same reply: one short sentence for each value that you found, on a line of its own that \
+_CITE = f"""\
+- Before you call {RECORD}, in the same reply: one short sentence for each value that you found, on a line of its own that \
 begins with the name of its question and a colon, and cites the result that says so. No other text. The quotes are taken from \
 those citations: leave quote empty.
 """
 _SEARCH = "Look up what you do not surely know with web_search: short, specific queries; at most {most} for the row."
 _NO_SEARCH = "There is no search here: answer from what you know, and leave out what may have changed."
-_FETCH = " Where a result leads to the answer but does not say it, read its page with web_fetch; at most {most} for the row."
-_FETCH_ALONE = "There is no search here. Read pages whose addresses the row names with web_fetch; at most {most} for the row."
 
 
-def reading_text(today: date, *, searches: bool) -> str:
-    """Return the instructions for a model that calls no tools: it writes its record as JSON."""
-    return _SYSTEM.format(today=today.isoformat(), look_up=_READ if searches else _NO_SEARCH, give=_WRITE)
-
-
-def system_text(max_searches: int, today: date, max_fetches: int = 0, *, cites: bool = False) -> str:
-    """Return the instructions; `cites`: what is found is said and cited before it is recorded."""
-    searches, pages = ("one" if most == 1 else most for most in (max_searches, max_fetches))
-    look_up = _SEARCH.format(most=searches) if max_searches else _FETCH_ALONE.format(most=pages) if max_fetches else _NO_SEARCH
-    if max_searches and max_fetches:
-        look_up += _FETCH.format(most=pages)
-    return (_SYSTEM + (_CITE if cites else "")).format(today=today.isoformat(), look_up=look_up, give=_CALL, record=RECORD)
+def system_text(max_searches: int, *, cites: bool = False, reads: bool = False) -> str:
+    """Return the instructions; `cites`: what is found is said and cited before it is recorded. A model that calls no tools
+    `reads` what was found, and writes its record as JSON."""
+    look_up = _READ if reads else _SEARCH.format(most="one" if max_searches == 1 else max_searches)
+    told = {"look_up": look_up if max_searches else _NO_SEARCH, "give": _WRITE if reads else _CALL}
+    return _SYSTEM.format(today=date.today().isoformat(), **told) + (_CITE if cites else "")
 
 
 def row_text(columns: Sequence[Column], values: Mapping[str, str | None]) -> str:
@@ -146,7 +138,8 @@ def row_text(columns: Sequence[Column], values: Mapping[str, str | None]) -> str
     return "\n".join(["The row", *row, "", "The questions", *questions])
 
 
-def record_tool(columns: Sequence[Column]) -> dict[str, Any]:
+@lru_cache(64)
+def record_tool(columns: tuple[Column, ...]) -> dict[str, Any]:
     """Return the definition of the tool that takes the values."""
     schema = _closed_object({column.key: _schema(column) for column in columns})
     return {"name": RECORD, "description": "Give the values of the row's columns.", "strict": True, "input_schema": schema}
@@ -170,42 +163,39 @@ def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def max_tokens(columns: int) -> int:
-    """Return how many tokens a reply may have."""
-    return _TOKENS + _TOKENS_A_COLUMN * columns
-
-
 def request_body(
-    *,
-    model: str,
-    system: str,
+    config: RowConfig,
+    columns: Sequence[Column],
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
-    platform: Platform,
-    columns: int,
+    *,
     final: bool,
     speaks: bool = False,
+    reads: bool = False,
 ) -> dict[str, Any]:
-    """Return the body of a request; a `final` one may only call `record`, one that `speaks` may also write.
+    """Return the body of a request; a `final` one may only call `record`, one that `speaks` may also write. A model
+    that `reads` has no tools.
 
     A forced call leaves no room for text before it (platform.claude.com/docs, tool use, "Forcing tool use", read 2026-11), so
     what is to be written and cited needs a free choice. A model that cannot be forced to call a tool has that too: the
     instructions ask for `record`, and so does the nudge.
     """
-    instructions: dict[str, Any] = {"type": "text", "text": system}
+    platform, model = config.client.platform_for(config.model), config.model
+    text = system_text(config.max_searches, reads=True) if reads else config.system
+    instructions: dict[str, Any] = {"type": "text", "text": text}
     if platform.caching:
         instructions["cache_control"] = CACHE_CONTROL
-    body: dict[str, Any] = {
-        "model": model,
-        "max_tokens": max_tokens(columns),
-        "system": [instructions],
-        "messages": list(messages),
-    }
-    if tools:
-        body["tools"] = list(tools)
-    if tools and platform.tool_choice and forces_tools(model) and (final or not speaks):
-        body["tool_choice"] = {"type": "tool", "name": RECORD} if final else {"type": "any"}
+    body = {"model": model, "max_tokens": max_tokens(columns), "system": [instructions], "messages": list(messages)}
+    if not reads:
+        body["tools"] = [*tools, record_tool(tuple(columns))]
+        if platform.tool_choice and forces_tools(model) and (final or not speaks):
+            body["tool_choice"] = {"type": "tool", "name": RECORD} if final else {"type": "any"}
     return body
+
+
+def max_tokens(columns: Sequence[Column]) -> int:
+    """Return how many tokens a record may have."""
+    return _TOKENS + _TOKENS_A_COLUMN * len(columns)
 
 
 def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> None:
@@ -223,12 +213,16 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 # --- the row -------------------------------------------------------------------------------------------------------------
 
 
+# What a model or its server may turn out not to take.
+Lack = Literal["tools", "output_config"]
+
+
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page; `model` "": no
-    model is asked.
+    """What all rows of a run share. `searches` None: the model is offered no search; `model` "": no model is asked.
 
-    A search may take `search_s` seconds, a request `timeout_s`, all of a row `limit_s`. `fresh` searches pass over the cache.
+    An answer may have `max_tokens` (0: as many as a record of the row's columns needs), a search take `search_s` seconds, a
+    request `timeout_s`, all of a row `limit_s`. `fresh` searches pass over the cache.
     """
 
     client: ModelClient
@@ -239,13 +233,12 @@ class RowConfig:
     defaults: SearchRequest
     searches: Searches | None = None
     max_searches: int = 0
-    fetch: Tool | None = None
-    max_fetches: int = 0
     pages: PageReading | None = None
     retrieve_first: str = "auto"
     fresh: bool = False
     search_s: float = TOOL_TIMEOUT_S
     limit_s: float = math.inf
+    max_tokens: int = 0
 
 
 class Row:
@@ -255,7 +248,6 @@ class Row:
         self,
         config: RowConfig,
         columns: Sequence[Column],
-        record: Mapping[str, Any],
         values: Mapping[str, str | None],
         booking: Booking,
         outcome: Outcome,
@@ -263,30 +255,19 @@ class Row:
         self.outcome = outcome
         self._config = config
         self._columns = columns
-        self._record = record
-        self._booking = booking
         self._values = values
-        self._platform = config.client.platform_for(config.model)
+        self._booking = booking
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
-        self._reading = self._calls_nothing = self._formatted = self._nudged = False
         self._unsearched = ""  # why the newest search did not run
-        self._pages = 0
-        tools = [self._search_tool(config.searches)] if config.searches is not None else []
-        tools += [self._fetch_tool(config.fetch)] if config.fetch is not None else []
-        self._tools = {tool.name: tool for tool in tools}
-        limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=config.limit_s)
-        named = addresses_in(" ".join(filter(None, values.values()))) if config.fetch is not None else ()
-        context, meter = ToolContext(known_urls=set(named)), Meter(limits)
-        rendered = partial(tool_result, platform=self._platform)
-        runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, rendered)
+        # What is different with a model that calls no tools: it reads, and may take a format. Any model is reminded once.
+        self._reading = self._calls_nothing = self._formatted = self._nudged = False
+        self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
+        meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
+        rendered = partial(tool_result, platform=config.client.platform_for(config.model))
+        runner = CallRunner(self._tools, ToolContext(), Panels(), booking.budget, meter, rendered)
         messages = [user_message(self._text())]
-        self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not tools)
-
-    @staticmethod
-    def most_tokens(columns: int) -> int:
-        """Return how many tokens an answer for so many columns may have."""
-        return max_tokens(columns)
+        self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not self._tools)
 
     async def ask(self) -> None:
         """Ask for the row's values; what goes wrong is in the outcome."""
@@ -309,38 +290,34 @@ class Row:
     async def _converse(self) -> None:
         """Ask with tools; where the model calls none, with what a search found."""
         client, model, mode = self._config.client, self._config.model, self._config.retrieve_first
-        reads = mode == "always" or (mode == "auto" and client.lacks(model, "tools"))
-        while True:
-            if reads and not self._reading:
+        if mode == "always" or (mode == "auto" and client.lacks(model, "tools")):
+            await self._retrieve()
+        while (lack := await self._exchange()) is not None:
+            client.note_lack(model, lack)
+            if lack == "tools":
                 await self._retrieve()
-            try:
-                await self._exchange()
-            except ModelError as exc:
-                if self._formatted and refuses_formats(exc):
-                    client.note_lack(model, "output_config")
-                elif self._reading or mode == "never" or not refuses_tools(exc):
-                    raise
-                else:
-                    reads = True
-                    client.note_lack(model, "tools")
-            else:
-                if self._reading or not self._calls_nothing:
-                    return
-                reads = True
-                client.note_lack(model, "tools")
 
-    async def _exchange(self) -> None:
-        async with aclosing(self.loop.run()) as signals:
-            async for signal in signals:
-                if not isinstance(signal, list):
-                    self._booking.take(signal)
-                    self.outcome.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
+    async def _exchange(self) -> Lack | None:
+        """Run the loop to its end; return what the model turned out to lack, and the row is to be asked without."""
+        try:
+            async with aclosing(self.loop.run()) as signals:
+                async for signal in signals:
+                    if not isinstance(signal, list):
+                        self._booking.take(signal)
+                        self.outcome.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
+        except ModelError as exc:
+            if self._formatted and refuses_formats(exc):
+                return "output_config"
+            if self._reading or self._config.retrieve_first == "never" or not refuses_tools(exc):
+                raise
+            return "tools"
+        return "tools" if self._calls_nothing and not self._reading else None
 
     async def _retrieve(self) -> None:
         """Search for the row and put what is found behind it; the record is then asked for as JSON."""
         self._reading = self.loop.final = True
         text, call = self._text(), search_call(self._tools, self._query())
-        if call is not None and self._config.max_searches:
+        if call is not None:
             async for event in self.loop.runner.run([call]):
                 self._booking.take(event)
             output = self.loop.runner.outputs[call.id]
@@ -364,13 +341,14 @@ class Row:
         """Take the record, if the reply has one: a call, or a JSON object of a model that reads."""
         record: Any = next((call.input for call in Call.of(reply) if call.name == RECORD), None)
         if record is None and self._reading:
-            written = json_record(reply.text)
-            record = written if written and any(column.key in written for column in self._columns) else None
+            record = json_record(reply.text)
+            if record is None or not any(column.key in record for column in self._columns):
+                return False
         if record is None:
             return False
         if self._unsearched and not self._evidence.searched:
             raise RowError(f"the search failed: {self._unsearched}")
-        self.outcome.cells = cells_of(record, self._columns, self._evidence)
+        self.outcome.fill(cells_of(record, self._columns, self._evidence))
         return True
 
     def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
@@ -394,62 +372,51 @@ class Row:
         config, meter = self._config, self.loop.meter
         if final and meter.reached == "budget" and config.searches is not None and not meter.searches:
             raise BudgetExceededError(self._booking.budget.refusal)
-        body = request_body(
-            model=config.model,
-            system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,
-            messages=self.loop.messages,
-            tools=() if self._reading else [*(tool.definition() for tool in self._tools.values()), self._record],
-            platform=self._platform,
-            columns=len(self._columns),
-            final=final,
-        )
+        tools = [tool.definition() for tool in self._tools.values()]
+        body = request_body(config, self._columns, self.loop.messages, tools, final=final, reads=self._reading)
         self._formatted = self._reading and not config.client.lacks(config.model, "output_config")
         if self._formatted:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": self._record["input_schema"]}}
+            schema = record_tool(tuple(self._columns))["input_schema"]
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         return body
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take the record if there is one; else return the calls, or remind the model once."""
         check_stop_reason(reply.stop_reason, reply.stop_details)
         if self._answered(reply):
-            self.outcome.status, self.outcome.error = "ok", ""
             return Then.DONE
         calls, config = Call.of(reply), self._config
         if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
             self._calls_nothing = True
             return Then.DONE
         turn = assistant_message(reply.content)
-        if turn is not None:
-            self.loop.messages.append(turn)
+        self.loop.messages += [turn] if turn else []
         if calls and not final:
             return calls
         if self._nudged or calls:
             raise RowError("the model wrote no JSON object" if self._reading else f"the model did not call {RECORD}")
         self._nudged = self.loop.final = True
-        if turn is not None:
-            self.loop.messages.append(user_message(JSON_NUDGE if self._reading else NUDGE))
+        self.loop.messages += [user_message(JSON_NUDGE if self._reading else NUDGE)] if turn else []
         return Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Hand the results on, unless a search failed."""
         self._searched(calls)
         self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
-        if runner.meter.searches >= self._config.max_searches and self._pages >= self._config.max_fetches:
-            self.loop.final = True
+        self.loop.final = runner.meter.searches >= self._config.max_searches
         return Then.AGAIN
 
-    # --- requests, searches, pages -----------------------------------------------------------------------------------
+    # --- requests and searches ---------------------------------------------------------------------------------------
 
     async def _send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request as part of the run's share; the answer comes whole, which takes half the processor time."""
         self.loop.sent = False
         try:
-            events = await self._config.limiter.run(lambda: self._reply(body), overload_s)
+            yield await self._config.limiter.run(lambda: self._reply(body), overload_s)
         except ModelError as exc:
             if overload_s(exc) is not None:  # it was waited for as long as it makes sense, by all rows together
                 exc.kind, self.outcome.permanent = "do_not_retry", True
             raise
-        yield events
 
     async def _reply(self, body: Mapping[str, Any]) -> list[Event]:
         self.outcome.requests += 1
@@ -468,11 +435,10 @@ class Row:
     def _search_tool(self, searches: Searches) -> Tool:
         async def search(request: SearchRequest) -> SearchResults:
             try:
-                results = await searches.search(request, fresh=self._config.fresh)
+                return self._noted(await searches.search(request, fresh=self._config.fresh))
             except ProviderError as exc:
                 self._failure = exc
                 raise
-            return self._noted(results)
 
         tool = web_search_tool(search, self._config.defaults, price=searches.charges, pages=self._config.pages)
         return replace(tool, timeout_s=self._config.search_s)
@@ -485,16 +451,6 @@ class Row:
         said = (stood_in(attempt, results.provider) for attempt in results.attempts)
         self.outcome.notices = tuple(dict.fromkeys([*self.outcome.notices, *said]))
         return results
-
-    def _fetch_tool(self, fetch: Tool) -> Tool:
-        async def call(given: Any, context: ToolContext) -> ToolOutput:
-            if self._pages >= self._config.max_fetches:
-                text = f"Not run: max_fetches = {self._config.max_fetches} pages are read."
-                return ToolOutput(summary=text, text=text, is_error=True)
-            self._pages += 1
-            return await fetch.call(given, context)
-
-        return replace(fetch, call=call, timeout_s=TOOL_TIMEOUT_S)
 
 
 class SearchRow(Row):
@@ -518,7 +474,7 @@ class SearchRow(Row):
         finally:
             booking.charges(charges, status=status, id="search")
         self._noted(results)
-        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(results),), "ok", ""
+        self.outcome.fill([Cell(results)])
         self.outcome.provider = ""  # the cache keeps results
 
 
@@ -526,17 +482,14 @@ def overload_s(error: Exception) -> float | None:
     """Return the seconds that a refusal for load asks to wait (0.0: it does not say), None for any other error."""
     if not isinstance(error, ModelError) or not is_transient(error):
         return None
-    status = error.status or 0
-    overloaded = status == 429 or status >= 500 or error.kind in ("overloaded_error", "rate_limit_error")
+    overloaded = error.status == 429 or (error.status or 0) >= 500 or error.kind in ("overloaded_error", "rate_limit_error")
     return (error.retry_after or 0.0) if overloaded else None
 
 
 def is_permanent(error: Exception) -> bool:
     """Say whether every further row would fail in the same way until the user acts."""
-    match error:
-        case ProviderError():
-            return error.permanent
-        case ModelError():
-            return error.status in (401, 403, 404) or is_spent(error) or error.kind == NO_MESSAGE
-        case _:
-            return isinstance(error, ConfigError)
+    if isinstance(error, ProviderError):
+        return error.permanent
+    if isinstance(error, ModelError):
+        return error.status in (401, 403, 404) or is_spent(error) or error.kind == NO_MESSAGE
+    return isinstance(error, ConfigError)

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import (
-    NOT_ASKED,
     NOTED,
     SEARCHED,
-    Cell,
     Column,
     Inputs,
     Plan,
@@ -49,12 +45,12 @@ from ipy_websearch.enrichment.report import (
     make_estimate,
     make_report,
 )
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, record_tool, system_text
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, max_tokens, system_text
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.client import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
-from ipy_websearch.money.ledger import LedgerRow, Reservation
+from ipy_websearch.money.ledger import Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.base import SearchRequest
@@ -62,7 +58,7 @@ from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import Money, SearchResults, Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
-from ipy_websearch.tools.web import PageReading, web_fetch_tool
+from ipy_websearch.tools.web import PageReading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,10 +74,10 @@ PROBES = 20
 # Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for.
 GRACE_S = 5.0
 
-# Rows that are looked up in the store together.
-ROWS_AT_ONCE = 500
-
 NATIVE = "anthropic"
+
+# A search provider with its options, as the store's keys have it.
+Provider = tuple[str, Mapping[str, Any]]
 
 
 # --- making one ---------------------------------------------------------------------------------------------------------
@@ -91,51 +87,48 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
     if not is_pandas(options.frame):
         return start_on_other(partial(start, session), options)
-    batch = options.mode == "batch"
+    batch, most = options.mode == "batch", options.max_searches
     _check_mode(session, options, batch)
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
     # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
-    asked = options.provider or (options.max_searches and not batch)
+    asked = options.provider or (most and not batch)
     provider, notices = session.provider_to_ask(options.provider) if asked else (None, ())
     budget = new_budget(session, options.budget_usd)
     searches: Searches | None = None
-    key: tuple[str, Mapping[str, Any]] = (NATIVE if batch else "", {})
+    first: Provider = (NATIVE if batch else "", {})
     if batch:
-        native_search(model, client, options.max_searches, defaults)  # a platform without batches is refused here
-    elif options.max_searches:
-        searches, key = searches_of(session, provider, options.concurrency, budget, defaults)
+        native_search(model, client, most, defaults)  # a platform without batches is refused here
+    elif most:
+        searches, first = searches_of(session, provider, options.concurrency, budget, defaults)
     exact = session.recording is not None
     config = RowConfig(
         client=client,
         model=model,
-        system=system_text(options.max_searches, date.today(), options.max_fetches, cites=batch and options.max_searches > 0),
+        system=system_text(most, cites=batch and most > 0),
         limiter=ConcurrencyLimiter(options.concurrency),
         timeout_s=settings.timeout_s,
         defaults=defaults,
         searches=searches,
-        max_searches=options.max_searches,
-        fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
-        max_fetches=options.max_fetches,
+        max_searches=most,
         pages=PageReading(lambda: session.reader, options.read_pages, exact=exact) if options.read_pages else None,
         retrieve_first=settings.retrieve_first,
     )
-    run = Enrichment(session, plan, options, config, budget, ask_in_batches if batch else Rows().ask, key)
-    if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
-        run.ask = _workers(session, options.cluster, provider)
-    run.notices.update(dict.fromkeys(notices))
-    return run
+    ask: Ask = ask_in_batches if batch else Rows().ask
+    if options.cluster is not None and not exact:  # requests of workers would bypass the cassette
+        ask = _workers(session, options.cluster, provider)
+    return Enrichment(session, plan, options, config, budget, ask, first, notices=notices)
 
 
 def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
-    elsewhere, reads = batch or options.cluster is not None, options.max_fetches or options.read_pages
+    elsewhere = batch or options.cluster is not None
     conflicts = {
         "mode='batch' needs no cluster: the API does the work; leave one of the two out": batch and options.cluster is not None,
         "mode='batch' searches with the API's own web search; leave provider out": batch and options.provider,
-        "pages are read by this process: leave read_pages out (and max_fetches), or mode='batch' and the cluster": elsewhere
-        and reads,
+        "pages are read by this process: leave read_pages out, or mode='batch' and the cluster": elsewhere
+        and options.read_pages,
         "batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first": batch and session.recording,
     }
     for message, is_wrong in conflicts.items():
@@ -169,7 +162,7 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 
 def searches_of(
     session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest
-) -> tuple[Searches, tuple[str, Mapping[str, Any]]]:
+) -> tuple[Searches, Provider]:
     """Return the searches of a run like `request`, and the provider that is asked first with its options.
 
     Raises:
@@ -203,8 +196,9 @@ class Enrichment:
         config: RowConfig,
         budget: Budget,
         ask: Ask,
-        provider: tuple[str, Mapping[str, Any]],
+        provider: Provider,
         *,
+        notices: Sequence[str] = (),
         question: str = "",
         since: float = 0.0,
     ) -> None:
@@ -212,23 +206,19 @@ class Enrichment:
         self.options = options
         self.config = config
         self.budget = budget
-        self.ask = ask
         self.ledger = session.ledger
         self.store = session.enrich_store
         self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.cost_usd: Money = Decimal(0)
-        self.notices: dict[str, None] = {}
+        self.notices = dict.fromkeys(notices)
         self.stopped: tuple[Status, str] | None = None
         # Puts the columns into a frame of the caller's kind.
         self.put_back: Callable[[pd.DataFrame], Any] = lambda frame: frame
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
         self._session = session
+        self._ask = ask
         self._since = since
-        self._stored: dict[int, dict[int, Stored]] = {}
-        self._ended: list[tuple[int, Outcome]] = []
-        self._unbooked: list[LedgerRow] = []
-        self._flush_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
         self._same_failures = ("", 0)
@@ -240,12 +230,14 @@ class Enrichment:
     # --- from outside -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fill what can be filled.
+        """Fill what can be filled. What happens in one turn of the event loop is written together: rows under way end in
+        groups, and a row's cost and its values stay together.
 
         Raises:
             EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
         self._loop = asyncio.get_running_loop()
+        self.ledger.later = partial(self._loop.call_soon_threadsafe, self.ledger.flush)
         began = time.monotonic()
         try:
             if (rows := self._missing()) and self.stopped is None:
@@ -253,7 +245,7 @@ class Enrichment:
                     # The first price takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
                     self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
                     await self.config.client.prepare()
-                self._asking = self._loop.create_task(self.ask(self, rows))
+                self._asking = self._loop.create_task(self._ask(self, rows))
                 await self._asking
         except asyncio.CancelledError:
             if self.stopped is None:  # it was not `halt` that cut the rows off
@@ -281,8 +273,8 @@ class Enrichment:
         """Return the pandas rows, which show their sources, with the report in `attrs["report"]`."""
         from ipy_websearch.frames import EnrichedFrame
 
-        given, plan = self.options.frame, self.plan
-        frame = assemble(given, plan.columns, plan.place, self.outcomes, sources=self.options.sources)
+        plan, options = self.plan, self.options
+        frame = assemble(options.frame, plan.columns, plan.place, self.outcomes, sources=options.sources)
         shown = EnrichedFrame(frame)
         shown.attrs = {**frame.attrs, "report": self.report()}
         return shown
@@ -307,8 +299,7 @@ class Enrichment:
             EnrichmentError: the sample says nothing of it; why, in one line.
         """
         askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
-        known = zip(askable, self._look_up(askable), strict=True)
-        stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
+        stored = sum(len(self.plan.askable(inputs)) == len(self._stored(inputs)) for inputs in askable)
         return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
 
     def closing_text(self) -> str:
@@ -323,44 +314,32 @@ class Enrichment:
 
     # --- what is there already --------------------------------------------------------------------------------------
 
-    def _look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
-        """Yield the cells of each row that the store has, by column number."""
-        columns = self.plan.columns
-        for first in range(0, len(rows), ROWS_AT_ONCE):
-            keys = [self._keys(inputs) for inputs in rows[first : first + ROWS_AT_ONCE]]
-            wanted = {key: columns[c] for row in keys for c, key in row.items()} if self.options.resume else {}
-            try:
-                found = self.store.get(wanted, self._since)
-            except sqlite3.Error as exc:
-                self.notices[f"the store could not be read ({exc}); every row is asked"] = None
-                found = {}
-            for row in keys:
-                yield {c: found[key] for c, key in row.items() if key in found}
-
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, stored in enumerate(self._look_up(self.plan.inputs)):
-            outcome = self.outcomes[n]
-            if not outcome.asked:
-                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(self.plan.inputs[n])} is missing"
-            elif len(stored) == len(outcome.asked):
+        for n, (inputs, outcome) in enumerate(zip(self.plan.inputs, self.outcomes, strict=True)):
+            stored = self._stored(inputs)
+            outcome.cells = {c: found.cell for c, found in stored.items()}
+            outcome.asked = tuple(c for c in outcome.asked if c not in stored)
+            if outcome.asked:
+                missing.append(n)
+            elif not stored:
+                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(inputs)} is missing"
+            else:
                 outcome.cost_usd = add_money(*(s.cost_usd for s in stored.values()))
                 outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
-                self._complete(n, outcome, {c: s.cell for c, s in stored.items()})
+                outcome.fill(())
+                self._end(n, outcome)
                 self.progress.cached += 1
-            else:
-                if stored:
-                    self._stored[n] = stored
-                    outcome.asked = tuple(c for c in outcome.asked if c not in stored)
-                missing.append(n)
         return missing
 
-    def _complete(self, n: int, outcome: Outcome, cells: Mapping[int, Cell]) -> None:
-        """Give a row that was answered its cells by column number; its outcome says which columns could not be asked."""
-        inputs = self.plan.inputs[n]
-        gap = [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
-        outcome.complete(tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns))), gap)
+    def _stored(self, inputs: Inputs) -> dict[int, Stored]:
+        """Return the cells of a row that the store has, by column number."""
+        if not self.options.resume:
+            return {}
+        keys = self._keys(inputs)
+        found = self.store.get({key: self.plan.columns[c] for c, key in keys.items()}, self._since)
+        return {c: found[key] for c, key in keys.items() if key in found}
 
     def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
         """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
@@ -368,8 +347,7 @@ class Enrichment:
         return {c: cell_key(model, lookup or self._lookup, columns[c], values) for c in self.plan.askable(inputs)}
 
     def _lookup_key(self, provider: str, options: Mapping[str, Any]) -> str:
-        given = self.options
-        return lookup_key(self.config.defaults, provider, options, given.max_searches, given.max_fetches, given.read_pages)
+        return lookup_key(self.config.defaults, provider, options, self.options.max_searches, self.options.read_pages)
 
     # --- for those who ask --------------------------------------------------------------------------------------------
 
@@ -378,6 +356,10 @@ class Enrichment:
         keys = self._keys(self.plan.inputs[n])
         return hashlib.sha256(b"".join(keys[c] for c in self.outcomes[n].asked)).hexdigest()
 
+    def asked(self, n: int) -> tuple[list[Column], dict[str, str | None]]:
+        """Return the columns to ask a row for, and its values."""
+        return [self.plan.columns[c] for c in self.outcomes[n].asked], self.plan.values(self.plan.inputs[n])
+
     def names(self) -> dict[str, Any]:
         """Return the names in a ledger row of this run: all its rows are one question."""
         whose = {"session": self._session.id, "question_id": self.budget.question_id, "question": self.question}
@@ -385,23 +367,9 @@ class Enrichment:
 
     def booking(self, budget: RunBudget) -> Booking:
         """Return the booking of one row."""
-        whose = {**self.names(), "replayed_from": self._session.replayed_from}
-        return Booking(self.ledger, **whose, budget=budget, write=self.book)
+        return Booking(self.ledger, **self.names(), replayed_from=self._session.replayed_from, budget=budget)
 
-    def book(self, rows: Sequence[LedgerRow]) -> None:
-        """Take ledger rows; see `flush`."""
-        self._unbooked += rows
-        self._flush_soon()
-
-    def finish(self, n: int, outcome: Outcome) -> None:
-        """Take what became of a row; see `flush`. A failure is looked at now: it may keep the next row from being sent."""
-        self._ended.append((n, outcome))
-        if any(not cell.fault for cell in outcome.cells):
-            self._flush_soon()
-        else:
-            self.flush()
-
-    def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation | None]:
+    def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation]:
         """Reserve what rows may cost at worst: of as many as fit, in their order; return these, and what is held.
 
         Without a budget they all fit, and nothing is held.
@@ -409,67 +377,53 @@ class Enrichment:
         Raises:
             BudgetExceededError: not even the first fits, or its price is unknown.
         """
-        fitting, total, left = list[K](), Decimal(0), self.budget.left()
+        left, total, fitting = self.budget.left(), Decimal(0), list(worst)
         if left is None:
-            return list(worst), None
-        for key, usd in worst.items():
-            if fitting and (usd is None or total + usd > left):
-                break
-            fitting.append(key)
+            return fitting, Reservation(self.ledger, id)
+        for n, usd in enumerate(worst.values()):
+            if n and (usd is None or total + usd > left):
+                return fitting[:n], self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
             if usd is None:
-                return fitting, self.budget.reserve(None, what="a row")
+                return fitting[:1], self.budget.reserve(None, what="a row")
             total += usd
         return fitting, self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
 
-    def _flush_soon(self) -> None:
-        if not self._flush_due:
-            self._flush_due = True
-            asyncio.get_running_loop().call_soon(self.flush)
-
-    def flush(self) -> None:
-        """Write what was taken in this turn of the event loop into ledger and store, and only then show it.
-
-        A hundred rows under way end in groups; a transaction for each row would take as long as its request's own work.
-        """
-        (rows, self._unbooked), (ended, self._ended), self._flush_due = (self._unbooked, []), (self._ended, []), False
-        self.ledger.book(rows)
-        try:
-            if cells := [cell for n, outcome in ended for cell in self._to_store(n, outcome)]:
-                self.store.put(self.config.model, cells)
-        except sqlite3.Error as exc:
-            self.notices[f"the store could not be written ({exc}); the values are in the frame only"] = None
-        for n, outcome in ended:
-            self._show(n, outcome)
-
-    def _to_store(self, n: int, outcome: Outcome) -> list[tuple[bytes, Column, Stored]]:
-        """Return the cells of a row that are kept: the sound ones, among which cost and time are shared out."""
-        if outcome.status != "ok" or outcome.provider == "":
-            return []
-        lookup = "" if outcome.provider is None else self._lookup_key(outcome.provider, {})
-        kept = {c: cell for c, cell in zip(outcome.asked, outcome.cells, strict=True) if not cell.fault}
-        keys, parts, usd = self._keys(self.plan.inputs[n], lookup), max(len(kept), 1), outcome.cost_usd
-        share = None if usd is None else usd / parts
-        return [(keys[c], self.plan.columns[c], Stored(cell, share, outcome.seconds / parts)) for c, cell in kept.items()]
-
-    def _show(self, n: int, outcome: Outcome) -> None:
+    def finish(self, n: int, outcome: Outcome) -> None:
+        """Take what became of a row: into the store, if it was answered, and into the counts."""
         self.outcomes[n] = outcome
         self.cost_usd = add_money(self.cost_usd, outcome.cost_usd)
         self.notices.update(dict.fromkeys(outcome.notices))
-        stored = self._stored.pop(n, {})
-        if outcome.status == "ok":
-            cells = {c: s.cell for c, s in stored.items()} | dict(zip(outcome.asked, outcome.cells, strict=True))
-            self._complete(n, outcome, cells)
-        else:
-            outcome.cells = ()
-            if self.stopped is not None and outcome.error == "interrupted":
-                outcome.status, outcome.error = self.stopped
         self.progress.cost_usd = float(self.cost_usd or 0)
-        self.progress.cells += sum(not cell.missing for cell in outcome.cells)
         if outcome.status == "ok":
+            self._keep(n, outcome)
+            self._end(n, outcome)
             self.progress.done += 1
-        elif outcome.status == "error":
+            return
+        outcome.cells = {}
+        if outcome.status == "error":
             self.progress.failed += 1
             self._count_failure(outcome.error, outcome.permanent)
+        elif self.stopped is not None and outcome.error == "interrupted":
+            outcome.status, outcome.error = self.stopped
+
+    def _end(self, n: int, outcome: Outcome) -> None:
+        """Count the cells of a row that was answered; it says which columns could not be asked."""
+        inputs = self.plan.inputs[n]
+        if None in inputs:
+            gap = f"not all columns were asked: {self.plan.missing(inputs)} is missing"
+            outcome.error = "; ".join(filter(None, (outcome.error, gap)))
+        self.progress.cells += sum(not cell.missing for cell in outcome.cells.values())
+
+    def _keep(self, n: int, outcome: Outcome) -> None:
+        """Put the sound cells of a row into the store; cost and time are shared out among them."""
+        kept = [c for c in outcome.asked if not outcome.cells[c].fault]
+        if outcome.provider == "" or not kept:
+            return
+        lookup = "" if outcome.provider is None else self._lookup_key(outcome.provider, {})
+        keys, usd, seconds = self._keys(self.plan.inputs[n], lookup), outcome.cost_usd, outcome.seconds / len(kept)
+        share = None if usd is None else usd / len(kept)
+        cells = [(keys[c], self.plan.columns[c], Stored(outcome.cells[c], share, seconds)) for c in kept]
+        self.store.put(self.config.model, cells)
 
     def halt(self, status: Status, error: str, grace_s: float | None) -> None:
         """Take no more rows, and cut off those under way after `grace_s` seconds (None: let them end)."""
@@ -494,10 +448,12 @@ class Enrichment:
             self.halt("error", message, GRACE_S)
 
     def _settle(self) -> int:
-        """Give the rows that were never asked their status; return how many there were."""
-        self.flush()
+        """Write what waits, and give the rows that were never asked their status; return how many there were."""
+        self.ledger.later = None
+        self.ledger.flush()
         left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
         for outcome in left:
+            outcome.cells = {}
             outcome.status, outcome.error = self.stopped or (outcome.status, outcome.error)
         self.notices.update(dict.fromkeys(self.ledger.news()))
         self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
@@ -511,22 +467,16 @@ class Rows:
         self._kind = kind
         self._asking = self._begun = 0
         self._ended = asyncio.Event()
-        self._tools: dict[tuple[int, ...], Any] = {}
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
         """Ask for rows; see `Ask`."""
         run.progress.limiter = run.config.limiter
         queue = iter(rows)
-        count = min(run.options.concurrency, len(rows))
-        tasks = [asyncio.create_task(self._work(run, queue)) for _ in range(count)]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(run.options.concurrency, len(rows))):
+                group.create_task(self._work(run, queue))
 
-    async def _work(self, run: Enrichment, queue: Iterable[int]) -> None:
+    async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
         for n in queue:
             self._begun += 1
             while self._begun > PROBES and self._asking and not run.progress.done and run.stopped is None:
@@ -535,39 +485,33 @@ class Rows:
                 return
             outcome = run.outcomes[n]
             try:
-                await self._row(run, n, outcome)
+                while not await self._has_ended(run, n, outcome):
+                    await self._ended.wait()
             finally:
                 run.finish(n, outcome)
 
-    async def _row(self, run: Enrichment, n: int, outcome: Outcome) -> None:
-        """Ask for a row, again after others have ended when the money did not reach for its first request."""
-        while True:
-            row = self._new(run, n, outcome)
-            self._asking += 1
-            try:
-                await row.ask()
-            finally:
-                self._asking -= 1
-                ended, self._ended = self._ended, asyncio.Event()
-                ended.set()
-            if outcome.status != "budget" or outcome.requests:
-                return
-            if not self._asking or run.stopped is not None:
-                run.halt("budget", outcome.error, None)
-                return
-            await self._ended.wait()
+    async def _has_ended(self, run: Enrichment, n: int, outcome: Outcome) -> bool:
+        """Ask for a row; when the money did not reach for its first request, it may be asked after another has ended."""
+        self._asking += 1
+        try:
+            await self._new(run, n, outcome).ask()
+        finally:
+            self._asking -= 1
+            ended, self._ended = self._ended, asyncio.Event()
+            ended.set()
+        lacks_money = outcome.status == "budget" and not outcome.requests
+        if lacks_money and (not self._asking or run.stopped is not None):
+            run.halt("budget", outcome.error, None)
+            return True
+        return not lacks_money
 
     def _new(self, run: Enrichment, n: int, outcome: Outcome) -> Row:
-        config, numbers = run.config, outcome.asked
-        columns = [run.plan.columns[c] for c in numbers]
-        if numbers not in self._tools:
-            self._tools[numbers] = record_tool(columns)
+        config, (columns, values) = run.config, run.asked(n)
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
-        least = self._kind.most_tokens(len(columns))
+        least = config.max_tokens or max_tokens(columns)
         budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
-        values = run.plan.values(run.plan.inputs[n])
-        return self._kind(config, columns, self._tools[numbers], values, run.booking(budget), outcome)
+        return self._kind(config, columns, values, run.booking(budget), outcome)
 
 
 # --- a search for each row ----------------------------------------------------------------------------------------------
@@ -613,9 +557,8 @@ def searching(
         max_searches=1,
         fresh=fresh,
     )
-    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, first, question=question)
+    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, first, notices=notices, question=question)
     run.progress.name = "search"
-    run.notices.update(dict.fromkeys(notices))
     return run
 
 

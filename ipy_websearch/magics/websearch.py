@@ -168,7 +168,7 @@ def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
             told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
             return "\n".join([f"{told}, and collected by the same call.", *said])
         case "":
-            for batch in open_batches(store):
+            for batch in open_batches(store.ledger):
                 told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
                 print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
             return store.listing()

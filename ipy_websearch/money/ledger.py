@@ -2,10 +2,11 @@
 
     ledger        one flat row a request or call; money in nano-dollars (NULL: unknown), time in microseconds since 1970 (UTC)
     reservations  money held for what is under way, until it is settled or `expires` (seconds since 1970) has passed
+    answers, open_batches  what was paid for, of enrichments: see `enrichment.store`, and `enrichment.batch`
 
 Two rules keep the money right. A look at what was spent and held and the new reservation are one write transaction, so that two
 kernels cannot take the same cent. Settling changes the reservation and inserts the rows in one transaction, so that money is
-held or spent, never both and never neither.
+held or spent, never both and never neither. What an enrichment found goes there with its cost, so a kill loses both or none.
 
 Rows are on disk when `book` or `settle` returns. While the file cannot be written, rows are kept in memory, counted by reports,
 and written as soon as it can be; `news` says so. No key gets in: questions and notebook names pass `redact` first.
@@ -53,6 +54,7 @@ RETRY_S, BUSY_S = 5.0, 1.0
 Kind = Literal["model", "search", "fetch", "context", "map"]
 Status = Literal["ok", "error", "interrupted", "replayed"]
 Found = TypeVar("Found")
+Work = Callable[[sqlite3.Connection], object]
 
 _USED = (
     "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens",
@@ -78,6 +80,13 @@ _TABLES = (
     """CREATE TABLE reservations (
         id TEXT PRIMARY KEY, session TEXT NOT NULL, question_id TEXT NOT NULL, usd INTEGER NOT NULL, expires REAL NOT NULL
     ) WITHOUT ROWID""",
+)
+_ANSWERS = (
+    "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, "
+    "template TEXT NOT NULL, kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
+    "time REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS open_batches (row TEXT PRIMARY KEY, token TEXT NOT NULL, batch TEXT NOT NULL, "
+    "address TEXT NOT NULL, model TEXT NOT NULL, time REAL NOT NULL, turns TEXT NOT NULL) WITHOUT ROWID",
 )
 # Version 0.1.0 kept texts once in `labels` and `questions`, and sums of `entries` in `by_day`, by triggers on `entries`.
 _FROM_0_1_0 = (
@@ -194,7 +203,7 @@ class Ledger:
     """The ledger in the file `path` (None: in memory), opened at the first use.
 
     `redact` takes keys out of texts. `clock` gives seconds since 1970. `warnings` has a line for everything that went wrong
-    with the file; no row is lost by it.
+    with the file; no row is lost by it. With `later` set, writing waits for `flush`, which it is to call soon.
     """
 
     def __init__(
@@ -208,7 +217,9 @@ class Ledger:
         self._text = lru_cache(1_000)(lambda text: shorten(" ".join(visible(redact(text)).split()), QUESTION_CHARS))
         self._sums: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._sums_of: sqlite3.Connection | None = None
-        self._unwritten: list[_Entry] = []
+        self._unwritten: list[Work] = []
+        self.later: Callable[[], object] | None = None
+        self._is_due = False
         self._retry_at = 0.0
         self._failure: Exception | None = None
         self._lock = threading.RLock()
@@ -227,10 +238,26 @@ class Ledger:
 
     def settle(self, rows: Sequence[LedgerRow], reservation_id: str | None = None, keep: Decimal = Decimal(0)) -> None:
         """Insert rows, and end a reservation or lower it to `keep` US dollars, in one transaction."""
-        entry = ([self._values(row) for row in rows], reservation_id, _nano_up(keep))
+        values = [self._values(row) for row in rows]
+        self.write(lambda connection: _settle(connection, values, reservation_id, _nano_up(keep)))
+
+    def write(self, work: Work) -> None:
+        """Do `work` in one transaction with all that waits to be written; kept in memory while the file fails."""
+        with self._lock:
+            self._unwritten.append(work)
+            if self.later is None:
+                self.flush()
+            elif not self._is_due:
+                self._is_due = True
+                self.later()
+
+    def flush(self) -> bool:
+        """Write what waits, and return whether all of it is on disk."""
         with self._lock, suppress(sqlite3.Error, OSError):
-            self._unwritten.append(entry)
+            self._is_due = False
             self._flush()
+            return True
+        return False
 
     def reserve(
         self,
@@ -283,7 +310,7 @@ class Ledger:
             raise self._failure
         try:
             if self._unwritten or self._failure is not None:
-                self._file.write(lambda connection: _write(connection, self._unwritten))
+                self._file.write(lambda connection: [work(connection) for work in self._unwritten])
         except (sqlite3.Error, OSError) as exc:
             self._note(exc)
             raise
@@ -292,7 +319,9 @@ class Ledger:
     def _note(self, exc: Exception) -> None:
         """Say a failure once, until the file works again."""
         if self._failure is None:
-            self.warnings.append(f"the ledger {self.path} cannot be written ({exc}); costs are kept in memory until it can")
+            self.warnings.append(
+                f"the ledger {self.path} cannot be written ({exc}); costs and answers are kept in memory until it can"
+            )
         self._failure, self._retry_at = exc, self.clock() + RETRY_S
 
     # --- reading --------------------------------------------------------------------------------------------------------
@@ -325,7 +354,8 @@ class Ledger:
             rows = self._file.read(lambda connection: connection.execute(query).fetchall())
         except (sqlite3.Error, OSError):
             pass  # it was said when it failed first
-        copy.write(lambda connection: _write(connection, [(rows, None, 0), *self._unwritten]))
+        copy.write(lambda connection: connection.executemany(_INSERT, rows))
+        copy.write(lambda connection: [work(connection) for work in self._unwritten])
         return copy
 
     def _standings(self, connection: sqlite3.Connection, limits: Sequence[Limit], but: str = "") -> list[Standing]:
@@ -367,17 +397,13 @@ class Ledger:
         )  # fmt: skip
 
 
-# Rows to insert as values, the reservation that they settle (None: none), and the nano-dollars that it keeps.
-_Entry = tuple[Sequence[tuple[object, ...]], str | None, int]
-
-
-def _write(connection: sqlite3.Connection, entries: Sequence[_Entry]) -> None:
-    for rows, id, keep in entries:
-        connection.executemany(_INSERT, rows)
-        if keep:
-            connection.execute("UPDATE reservations SET usd = min(usd, ?) WHERE id = ?", (keep, id))
-        else:
-            connection.execute("DELETE FROM reservations WHERE id = ?", (id,))
+def _settle(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], id: str | None, keep: int) -> None:
+    """Insert rows, and end a reservation (None: there is none), or lower it to `keep` nano-dollars."""
+    connection.executemany(_INSERT, rows)
+    if keep:
+        connection.execute("UPDATE reservations SET usd = min(usd, ?) WHERE id = ?", (keep, id))
+    else:
+        connection.execute("DELETE FROM reservations WHERE id = ?", (id,))
 
 
 def _database(path: Path | None) -> Database:
@@ -388,6 +414,8 @@ def _database(path: Path | None) -> Database:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables up to date, inside the caller's transaction; a newer file is left as it is."""
+    for statement in _ANSWERS:
+        connection.execute(statement)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
         return

@@ -113,49 +113,39 @@ class SqlOptions:
 class AnswerRow(Row):
     """A row of `ask_ai`: its one cell is an answer in words, also where the search failed."""
 
-    @staticmethod
-    def most_tokens(columns: int) -> int:
-        """Return how many tokens the answer may have."""
-        return MAX_TOKENS
-
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone."""
-        tools = [] if self._reading else [tool.definition() for tool in self._tools.values()]
+        if not self._values["question"]:
+            raise RowError("the question is empty")
+        config, tools = self._config, [] if self._reading else [tool.definition() for tool in self._tools.values()]
         return build_request(
-            model=self._config.model,
-            system=self._config.system,
+            model=config.model,
+            system=config.system,
             messages=self.loop.messages,
             tools=tools,
             max_tokens=MAX_TOKENS,
-            platform=self._platform,
+            platform=config.client.platform_for(config.model),
             tool_choice={"type": "none"} if final and tools else None,
         )
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take the answer, or return the calls; one that was cut off is an answer too."""
-        config, calls = self._config, Call.of(reply)
+        config, calls, turn = self._config, Call.of(reply), assistant_message(reply.content)
         if reply.stop_reason == "refusal":
             check_stop_reason(reply.stop_reason, reply.stop_details)
-        turn = assistant_message(reply.content)
         if calls and turn is not None and not final:
             self.loop.messages.append(turn)
             return calls
-        unsearched = config.retrieve_first == "auto" and answers_unsearched(reply, config.model, self._query())
-        if unsearched and self._tools and not self._reading and not final:
+        may_search = bool(self._tools) and not self._reading and not final and config.retrieve_first == "auto"
+        if may_search and answers_unsearched(reply, config.model, self._query()):
             self._calls_nothing = True
             return Then.DONE
         if not reply.text.strip():
             late = self.loop.meter.reached == "timeout"
             raise RowError("the answer took too long" if late else "the model wrote no answer")
-        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(reply.text.strip()),), "ok", ""
-        if self.outcome.notices:
-            self.outcome.provider = ""  # such an answer is not kept
+        self.outcome.fill([Cell(reply.text.strip())])
+        self.outcome.provider = "" if self.outcome.notices else self.outcome.provider  # with a warning it is not kept
         return Then.DONE
-
-    async def _converse(self) -> None:
-        if not self._values["question"]:
-            raise RowError("the question is empty")
-        await super()._converse()
 
     def _text(self) -> str:
         context, question = self._values["context"], self._values["question"]
@@ -229,6 +219,7 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
         defaults=defaults,
         searches=searches,
         max_searches=1 if searches else 0,
+        max_tokens=MAX_TOKENS,
         retrieve_first=session.settings.retrieve_first,
         fresh=fresh,
     )

@@ -172,13 +172,15 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
         assert again.stdout.strip() == "40" and server.stats()["requests"] == 40
 
 
-def test_a_kill_between_booking_and_storing_books_nothing_twice(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_and_values_of_a_batch_are_written_together_or_not_at_all(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     messages_api.behave(echo)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", lambda *args: 1 / 0)  # stands for the kill
         with pytest.raises(ZeroDivisionError):
             ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    assert len(ipy_websearch.cost(everything=True)) == 2
+    assert ipy_websearch.cost(everything=True).empty
     new_kernel()
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert out.ceo.notna().all() and len(ipy_websearch.cost(everything=True)) == 3 == len(messages_api.requests)

@@ -71,8 +71,8 @@ def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tm
     old.close()
     out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
     assert out.ceo[0] == "Boss of A" and "version 0.1.0" in out.attrs["report"]["warnings"][0]
-    with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as now:
-        assert now.execute("SELECT cell FROM old_cells").fetchall() == [("kept",)]
+    with sqlite3.connect(tmp_path / "websearch/enrich.0.1.0") as now:
+        assert now.execute("SELECT cell FROM cells").fetchall() == [("kept",)]
     now.close()
 
 

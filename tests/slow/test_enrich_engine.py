@@ -64,7 +64,7 @@ def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: 
     """Both fill all rows at the same time; the file is sound and has each cell once."""
     both = [kernel(60), kernel(60)]
     assert [process.communicate()[0].strip() for process in both] == ["60", "60"]
-    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
+    connection = sqlite3.connect(tmp_path / "websearch/ledger.sqlite")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert connection.execute("SELECT count(*) FROM answers").fetchone() == (60,)
     connection.close()
