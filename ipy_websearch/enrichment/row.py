@@ -274,7 +274,7 @@ class Row:
         outcome = self.outcome
         try:
             await self._converse()
-            if outcome.status != "ok":
+            if outcome.status == "interrupted":
                 outcome.status, outcome.error = "budget", self._booking.budget.refusal
         except BudgetExceededError as exc:
             outcome.status, outcome.error = "budget", str(exc)

@@ -172,9 +172,7 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
         assert again.stdout.strip() == "40" and server.stats()["requests"] == 40
 
 
-def test_cost_and_values_of_a_batch_are_written_together_or_not_at_all(
-    messages_api: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cost_and_values_of_a_batch_are_written_together(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     messages_api.behave(echo)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", lambda *args: 1 / 0)  # stands for the kill

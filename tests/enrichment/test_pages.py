@@ -8,7 +8,7 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError
-from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import CEO, companies, record
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 
