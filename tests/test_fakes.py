@@ -85,6 +85,9 @@ SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", 
 BASH = {"type": "bash_20250124", "name": "bash"}
 
 
+SYSTEM = {"role": "system", "content": "Be brief from here on."}
+
+
 OPEN_OBJECT = {"type": "object", "properties": {}}
 
 
@@ -124,7 +127,12 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(model=""), body(), "model"),
     (body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
     (body() | {"messages": []}, body(), "at least one message"),
-    (body({"role": "system", "content": "x"}), body(system="x"), "Input tag 'system'"),
+    (body({"role": "system", "content": "x"}, user("hi")), body(system="x"), 'must use the "user" role'),
+    (body(user("hi"), SYSTEM, SYSTEM), body(user("hi"), SYSTEM), "must precede an 'assistant' message or end the array"),
+    (body(user("hi"), said("ho"), SYSTEM), body(user("hi"), SYSTEM, said("ho"), user("hi")), "must follow a 'user' message"),
+    (body(user("hi"), SYSTEM, model="claude-opus-4-7"), body(user("hi"), SYSTEM, model="claude-opus-4-8"), "not supported"),
+    (body(user("hi"), SYSTEM | {"content": [found("x")]}), body(user("hi"), SYSTEM), "Input tag 'search_result'"),
+    (body(tools=[tool(input_schema=OBJECT | {"anyOf": 5})]), body(tools=[tool()]), "JSON schema is invalid"),
     (body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
     (body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
     (body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),

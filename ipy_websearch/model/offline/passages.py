@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from ipy_websearch.model.requests import content_of
@@ -57,14 +58,14 @@ class Conversation:
     """A request's open question and all that belongs to it.
 
     `previous` is what the question before was searched with, `subject` the title that the newest answer cited first. `calls`
-    are the names and inputs of the tool calls made for the open question, `sources` what came back, `failure` the text of the
-    last call that failed.
+    are the names and inputs of the tool calls made for the open question, by their ids, `sources` what came back, `failure` the
+    text of the last call that failed.
     """
 
     question: str = ""
     previous: str = ""
     subject: str = ""
-    calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    calls: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     failure: str = ""
 
@@ -86,24 +87,21 @@ class Conversation:
 def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     """Return what the messages of a valid request say: each message with words of the user's own opens a question."""
     talk, index = Conversation(), 0
-    inputs: dict[str, Mapping[str, Any]] = {}
     for message in messages:
-        blocks = content_of(message)
+        blocks = content_of(message) if message["role"] != "system" else []
         if message["role"] == "assistant":
-            talk.calls += [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
-            inputs |= {block["id"]: block["input"] for block in blocks if block["type"] == "tool_use"}
-            titles = [str(cited["title"]) for block in blocks for cited in block.get("citations") or () if cited.get("title")]
-            talk.subject = titles[0] if titles else talk.subject
+            talk.calls |= {block["id"]: (block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"}
+            titles = [cited.get("title") for block in blocks for cited in block.get("citations") or ()]
+            talk.subject = next(filter(None, titles), talk.subject)
             continue
         if (words := text_of(blocks)) and all(block["type"] != "tool_result" for block in blocks):
             talk = Conversation(words, talk.query, talk.subject)
         for block in blocks:
-            is_result = block["type"] == "tool_result"
-            given = content_of(block) if is_result else [block]
+            given = content_of(block) if block["type"] == "tool_result" else [block]
             if block.get("is_error"):
                 talk.failure = text_of(given)
                 continue
-            asked = inputs.get(str(block.get("tool_use_id")), {})
+            _, asked = talk.calls.get(str(block.get("tool_use_id")), ("", {}))
             where = str(asked.get("url") or asked.get("path") or "")
             for part in given:
                 if part["type"] == "search_result":
@@ -121,16 +119,12 @@ def text_of(blocks: Sequence[Block]) -> str:
 
 def cited_source(block: Block, index: int) -> Source:
     """Return a `search_result` block, the one at `index` of its request, as a source."""
-    texts = tuple(str(part.get("text") or "") for part in content_of(block))
-    texts = tuple(text for text in texts if not text.startswith(UNREAD))  # it is the last one: the others keep their places
-    texts = tuple("" if _is_part(text, texts) else text for text in texts)
+    texts = [str(part.get("text") or "") for part in content_of(block)]
+    texts = [text for text in texts if not text.startswith(UNREAD)]  # it is the last one: the others keep their places
+    # engines cut the best paragraph to a description, so that one text is the beginning or a part of another
+    whole = ["" if any(text != other and text.rstrip("…") in other for other in texts) else text for text in texts]
     citable = bool((block.get("citations") or {}).get("enabled"))
-    return Source(str(block.get("title") or ""), str(block.get("source") or ""), texts, index if citable else None)
-
-
-def _is_part(text: str, others: Sequence[str]) -> bool:
-    """Say whether a text is the beginning or a part of another: engines cut the best paragraph to a description."""
-    return any(text != other and text.rstrip("…") in other for other in others)
+    return Source(str(block.get("title") or ""), str(block.get("source") or ""), tuple(whole), index if citable else None)
 
 
 # --- the passages that fit it ------------------------------------------------------------------------------------------
@@ -200,14 +194,13 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     about = named_in(query, sources)
     facts = [passage for source in about for passage in _facts(source, set(wanted))]
     by_name = [passage for passage in facts if not passage.text.startswith(FACTS)]
-    asked = (by_name or (facts if len(about) > 1 else []))[:most]
-    last = [] if asked else facts[:1]
-    chosen: list[Passage] = []
+    chosen = (by_name or (facts if len(about) > 1 else []))[:most]
+    last = [] if chosen else facts[:1]
     for passage in _ranked(wanted, sources, about):
-        alike = [other for other in (*asked, *chosen) if other.source is passage.source]
-        if len(alike) < 2 and len(asked) + len(chosen) + len(last) < most:
+        alike = [other for other in chosen if other.source is passage.source]
+        if len(alike) < 2 and len(chosen) + len(last) < most:
             chosen.append(passage)
-    return asked + chosen + last
+    return chosen + last
 
 
 def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
@@ -230,28 +223,26 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
 
 def _facts(source: Source, wanted: set[str]) -> list[Passage]:
     """Return the facts of an article that are asked for by name, neighbours as one passage, else its whole fact line."""
-
-    def is_asked(fact: str) -> bool:
-        return {stem(word) for word in content_words(fact.partition(":")[0])} <= wanted
-
     at, facts = source.facts
-    runs = ["; ".join(run) for asked, run in groupby(facts, is_asked) if asked]
-    return [Passage(source, at, run) for run in runs or [source.paragraphs[at]]] if facts else []
+    asked = [{stem(word) for word in content_words(fact.partition(":")[0])} <= wanted for fact in facts]
+    runs = [[fact for fact, _ in run] for is_asked, run in groupby(zip(facts, asked, strict=True), itemgetter(1)) if is_asked]
+    texts = ["; ".join(run) for run in runs] or [source.paragraphs[at]] if facts else []
+    return [Passage(source, at, text) for text in texts]
 
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
     """Return the paragraphs of sources, best first, by the score that a page's have; sources that the question names, and those
     that the search ranked higher, go before equal ones."""
-    placed = [(n, at) for n, source in enumerate(sources) for at in range(len(source.paragraphs))]
-    pieces = [(n, Piece((sources[n].title,), sources[n].paragraphs[at])) for n, at in placed]
-    found = []
-    for (n, at), (_, piece), score in zip(
-        placed, pieces, scores(wanted, [source.title for source in sources], pieces), strict=True
-    ):
-        if piece.text.strip() and not piece.text.startswith(FACTS):
-            weight = (2.0 if sources[n] in about else 1.0) / (1 + 0.12 * n)
-            found.append((score * weight, Passage(sources[n], at, piece.text)))
-    return [passage for _, passage in sorted(found, key=lambda scored: -scored[0])]
+    numbers = [n for n, source in enumerate(sources) for _ in source.paragraphs]
+    passages = [Passage(source, at, text) for source in sources for at, text in enumerate(source.paragraphs)]
+    pieces = [(n, Piece((found.source.title,), found.text)) for n, found in zip(numbers, passages, strict=True)]
+    fits = scores(wanted, [source.title for source in sources], pieces)
+    ranked = [
+        (fit * (2.0 if found.source in about else 1.0) / (1 + 0.12 * n), found)
+        for n, found, fit in zip(numbers, passages, fits, strict=True)
+        if found.text.strip() and not found.text.startswith(FACTS)
+    ]
+    return [found for _, found in sorted(ranked, key=lambda pair: -pair[0])]
 
 
 # --- the sentence that may stand first ---------------------------------------------------------------------------------
@@ -348,13 +339,9 @@ def _escaped(text: str) -> str:
 
 def cited_text(passage: Passage, shown: str) -> dict[str, Any]:
     """Return a text block that cites its passage, where the source can be cited."""
-    block: dict[str, Any] = {"type": "text", "text": shown}
-    if passage.source.index is not None:
-        citation = {"type": "search_result_location", "source": passage.source.url, "title": passage.source.title}
-        place = {
-            "search_result_index": passage.source.index,
-            "start_block_index": passage.at,
-            "end_block_index": passage.at + 1,
-        }
-        block["citations"] = [{**citation, "cited_text": passage.text, **place}]
-    return block
+    block, source = {"type": "text", "text": shown}, passage.source
+    if source.index is None:
+        return block
+    place = {"search_result_index": source.index, "start_block_index": passage.at, "end_block_index": passage.at + 1}
+    citation = {"type": "search_result_location", "source": source.url, "title": source.title, "cited_text": passage.text}
+    return {**block, "citations": [{**citation, **place}]}

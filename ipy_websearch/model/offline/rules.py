@@ -3,20 +3,32 @@
 One set for all who play the API: the offline server, `testing.FakeWeb` and the server of our own tests, so that a loop that
 passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. What
 only a server can know that remembers its replies (signatures of thinking) is not in it, nor what is in images and what code
-gave. Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.11; read 2026-11.
+gave. Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12; read 2026-11.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby, pairwise, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from operator import or_
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, ValidationError, create_model
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from typing_extensions import TypedDict
 
 from ipy_websearch.errors import ModelError
 
@@ -26,13 +38,15 @@ MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 MIN_THINKING_TOKENS = 1_024
 
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
+# Models before Opus 4.8 take no system messages between the others; for the rules of their places see
+# https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages (read 2026-11-23).
+_OLD = re.compile(r"claude-(?:[1-3]|instant|(?:sonnet|haiku)-4|opus-4(?:-[0-7]\b|-20\d{6}|@|$))")
 _OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor)_20\d{6}|tool_search_tool_(bm25|regex)(_20\d{6})?")
 _NOT_IN_STRICT = frozenset(
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
     "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
 )
-_EACH_RESULT = "block must have a corresponding `tool_use` block in the previous message."
-_EACH_CALL = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+_CALLS_SERVER = re.compile("server_tool_use|._tool_result")
 _EMPTY_TEXT = "text content blocks must be non-empty"
 
 # --- the fields of a request -------------------------------------------------------------------------------------------
@@ -68,8 +82,8 @@ def blocks_of(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-_ANY = dict[str, Any]
 _MARK = _object("cache_control", type=Literal["ephemeral"], ttl=Literal["5m", "1h"] | None)
+_ANY: Any = dict[str, Any] | list[dict[str, Any]]
 _FILLED = Annotated[StrictStr, Field(min_length=1)]
 _ID, _SERVER_ID, _NAME = (
     Annotated[StrictStr, Field(pattern=rf"^{pattern}$")]
@@ -108,12 +122,10 @@ _ASSISTANT = _one_of(
     _block("redacted_thinking", data=StrictStr),
     _block("tool_use", "caller toolset_name", id=_ID, name=StrictStr, input=dict),
     _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
-    *(
-        _block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY | list[_ANY])
-        for name in ("web_search", "web_fetch")
-    ),
+    *(_block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY) for name in ("web_search", "web_fetch")),
     _object("code_result", extra="allow", type=_CODE_RESULTS, tool_use_id=StrictStr, cache_control=_MARK | None),
 )
+_SYSTEM = _one_of(_TEXT, *(_block(kind, tool=dict) for kind in ("tool_addition", "tool_removal")))
 
 
 def _tool_tag(tool: Any) -> str:
@@ -121,14 +133,11 @@ def _tool_tag(tool: Any) -> str:
     return "other tool" if _OTHER_TOOL.fullmatch(kind) else kind
 
 
-def _server_tool(name: str, version: str, may_have: str) -> Any:
-    """Return the type of one of the API's own tools in a version."""
-    kind, uses, domains = f"{name}_{version}", Annotated[StrictInt, Field(gt=0)] | None, list[str] | None
-    may_have += " allowed_callers defer_loading response_inclusion strict"
-    made = _block(kind, may_have, name=Literal[name], max_uses=uses, allowed_domains=domains, blocked_domains=domains)
-    return Annotated[made, Tag(kind)]
-
-
+# The API's own tools: their versions, and the fields that they have besides those of all.
+_SERVER_TOOLS = {
+    "web_search": ("20250305 20260209 20260318", "user_location"),
+    "web_fetch": ("20250910 20260209 20260309 20260318", "citations max_content_tokens url_sources use_cache"),
+}
 _SCHEMA = _object("input_schema", extra="allow", type=Literal["object"], properties=dict | None, required=list[str] | None)
 _CUSTOM_TOOL = _object(
     "custom",
@@ -138,26 +147,28 @@ _CUSTOM_TOOL = _object(
     input_schema=_SCHEMA,
     cache_control=_MARK | None,
 )
-_TOOL: Any = Annotated[
-    reduce(
-        or_,
-        (
-            Annotated[_CUSTOM_TOOL, Tag("custom")],
-            Annotated[_object("other", extra="allow", name=StrictStr, cache_control=_MARK | None), Tag("other tool")],
-            *(_server_tool("web_search", version, "user_location") for version in ("20250305", "20260209", "20260318")),
-            *(
-                _server_tool("web_fetch", version, "citations max_content_tokens url_sources use_cache")
-                for version in ("20250910", "20260209", "20260309", "20260318")
-            ),
+_DOMAINS = list[str] | None
+_OWN_TOOLS: list[Any] = [
+    Annotated[
+        _block(
+            f"{name}_{version}",
+            f"{may_have} allowed_callers defer_loading response_inclusion strict",
+            name=Literal[name],
+            max_uses=Annotated[StrictInt, Field(gt=0)] | None,
+            allowed_domains=_DOMAINS,
+            blocked_domains=_DOMAINS,
         ),
-    ),
-    Discriminator(_tool_tag),
+        Tag(f"{name}_{version}"),
+    ]
+    for name, (versions, may_have) in _SERVER_TOOLS.items()
+    for version in versions.split()
 ]
-
-
+_OTHER: Any = Annotated[_object("other", extra="allow", name=StrictStr, cache_control=_MARK | None), Tag("other tool")]
+_TOOL: Any = Annotated[reduce(or_, (Annotated[_CUSTOM_TOOL, Tag("custom")], _OTHER, *_OWN_TOOLS)), Discriminator(_tool_tag)]
 _MESSAGE: Any = _one_of(
     _object("user", role=Literal["user"], content=_content(_USER) | None),
     _object("assistant", role=Literal["assistant"], content=_content(_ASSISTANT) | None),
+    _object("system", "clear_at output_config", role=Literal["system"], content=_content(_SYSTEM) | None),
     by="role",
 )
 _CHOICE = _one_of(
@@ -170,8 +181,11 @@ _THINKING = _one_of(
     _tagged("enabled", extra="allow", budget_tokens=Annotated[StrictInt, Field(ge=MIN_THINKING_TOKENS)]),
     *(_tagged(kind, extra="allow") for kind in ("disabled", "adaptive", "between_tools")),
 )
-_FORMAT = _tagged("json_schema", extra="allow")
-_EFFORT = Literal["low", "medium", "high", "xhigh", "max"]
+_OUTPUT = _object(
+    "output_config",
+    effort=Literal["low", "medium", "high", "xhigh", "max"] | None,
+    format=_tagged("json_schema", extra="allow") | None,
+)
 _REQUEST = _object(
     "request",
     "container diagnostics inference_geo metadata service_tier speed stop_sequences stream user_profile_id billing_policy "
@@ -183,9 +197,27 @@ _REQUEST = _object(
     tools=list[_TOOL] | None,
     tool_choice=_CHOICE | None,
     thinking=_THINKING | None,
-    output_config=_object("output_config", effort=_EFFORT | None, format=_FORMAT | None) | None,
+    output_config=_OUTPUT | None,
     cache_control=_MARK | None,
 )
+# What is read of a JSON schema; the rest of it may be anything.
+_JsonSchema = TypedDict(
+    "_JsonSchema",
+    {
+        "type": str | list[str],
+        "properties": dict[str, "_JsonSchema | bool"] | None,
+        "required": list[str] | None,
+        "items": "_JsonSchema | bool",
+        "minItems": StrictInt,
+        "$defs": dict[str, "_JsonSchema | bool"],
+        "definitions": dict[str, "_JsonSchema | bool"],
+        "anyOf": list["_JsonSchema | bool"],
+        "allOf": list["_JsonSchema | bool"],
+        "oneOf": list["_JsonSchema | bool"],
+    },
+    total=False,
+)
+_JSON_SCHEMA = TypeAdapter[Any](_JsonSchema)
 _SAMPLING = ("temperature", "top_p", "top_k")  # refused from API version 2026-10-21 on, even with their defaults
 
 
@@ -195,30 +227,31 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
     Raises:
         ModelError: the API would refuse it; `status` is 400.
     """
-    if words := next(_faults(request, newest), None):
+    shaped = request if newest else {name: value for name, value in request.items() if name not in _SAMPLING}
+    try:
+        _REQUEST.model_validate(shaped)
+        words = next(_faults(request, newest), "")
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in fault["loc"] if part not in ("user", "assistant", "system"))
+        words = f"{path or 'request'}: {fault['msg']}"
+    if words:
         raise ModelError(words, status=400, kind="invalid_request_error")
 
 
 def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
-    """Yield faults; each rule may rely on those before it."""
-    shaped = request if newest else {name: value for name, value in request.items() if name not in _SAMPLING}
-    try:
-        _REQUEST.model_validate(shaped)
-    except ValidationError as exc:
-        fault = exc.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in fault["loc"] if part not in ("user", "assistant"))
-        yield f"{path or 'request'}: {fault['msg']}"
-    yield from _messages(request, newest)
+    """Return the faults of a request whose fields are in order; each rule may rely on those before it."""
     tools, said = request.get("tools") or (), turns(request["messages"])
-    yield from _tools(tools)
-    yield from _chosen(request, tools)
-    yield from _calls(said, bool(tools))
-    yield from _server_calls(said)
-    yield from _citations(request, said, tools)
-    yield from _breakpoints(request, said, tools)
-
-
-# --- messages ---------------------------------------------------------------------------------------------------------
+    return chain(
+        _messages(request),
+        _blocks(said, newest),
+        _tools(tools),
+        _choice(request, tools),
+        _calls(said, bool(tools)),
+        _server_calls(said),
+        _citations(request, said, tools),
+        _breakpoints(request, said, tools),
+    )
 
 
 def _where(faults: Mapping[str, object]) -> list[str]:
@@ -226,13 +259,16 @@ def _where(faults: Mapping[str, object]) -> list[str]:
     return [words for words, is_made in faults.items() if is_made]
 
 
-@dataclass(slots=True)
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """All that one side said in a row, its blocks with their paths; `number` is its first message's."""
 
     role: str
     number: int
-    blocks: list[tuple[str, Block]] = field(default_factory=list)
+    blocks: Sequence[tuple[str, Block]] = ()
 
     def of(self, *kinds: str) -> list[tuple[str, Block]]:
         """Return the blocks of these types with their paths."""
@@ -260,7 +296,7 @@ def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
         waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(parts)]
 
 
-def _messages(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
+def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
     empty = "all messages must have non-empty content except for the optional final assistant message"
     yield from _where({"messages: at least one message is required": not messages})
@@ -271,29 +307,47 @@ def _messages(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
             f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system),
         }
     )
-    for turn in turns(messages):
+    for n, (before, message) in enumerate(pairwise(messages), 1):
+        if message["role"] == "system":
+            follows = before["role"] == "user" or _CALLS_SERVER.search(blocks_of(before["content"])[-1]["type"])
+            path, ends = f"messages.{n}: role 'system'", [after["role"] for after in messages[n + 1 : n + 2]]
+            yield from _where(
+                {
+                    f"{path} is not supported on this model": _OLD.search(request["model"]),
+                    f"{path} must follow a 'user' message or an 'assistant' message that ends in a server tool": not follows,
+                    f"{path} must precede an 'assistant' message or end the array": ends not in ([], ["assistant"]),
+                }
+            )
+
+
+def _blocks(said: Sequence[Turn], newest: bool) -> Iterator[str]:
+    """Texts hold something, and those of users cite nothing; a result is of one form."""
+    for turn in said:
         for path, block in everywhere([turn]):
-            if block["type"] == "text":
-                yield from _text(path, block, may_cite=turn.role == "assistant" or not newest)
-
-
-def _text(path: str, block: Block, *, may_cite: bool) -> list[str]:
-    text, cited = block["text"], block.get("citations") and not may_cite
-    return _where(
-        {
-            f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
-            f"messages: {_EMPTY_TEXT}": not text,
-            f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
-            f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
-        }
-    )
+            text = block["text"] if block["type"] == "text" else "x"
+            cited = newest and turn.role != "assistant" and block["type"] == "text" and block.get("citations")
+            content, failed = block.get("content"), block["type"] == "tool_result" and block.get("is_error")
+            kinds = (
+                {part["type"] for part in content} if isinstance(content, list) and block["type"] == "tool_result" else set()
+            )
+            mixed = "search_result" in kinds and len(kinds) > 1
+            yield from _where(
+                {
+                    f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
+                    f"messages: {_EMPTY_TEXT}": not text,
+                    f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
+                    f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
+                    f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be": mixed,
+                    f"{path}.tool_result: content cannot be empty if `is_error` is true": failed and not content,
+                    f'{path}.tool_result: all content must be type "text" if `is_error` is true': failed and kinds - {"text"},
+                }
+            )
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    strict = [(n, tool["input_schema"]) for n, tool in enumerate(tools) if tool.get("strict") and "input_schema" in tool]
     for n, tool in enumerate(tools):
         allowed, blocked = (tool.get(name) for name in ("allowed_domains", "blocked_domains"))
         schemes = [domain for domain in allowed or blocked or () if "://" in domain]
@@ -304,9 +358,10 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
             }
         )
-    for n, schema in strict:
-        yield from (f"tools.{n}.custom: {words}" for words in _strict(schema))
-    parts = [part for _, schema in strict for part in _schemas(schema)]
+        if "input_schema" in tool:
+            yield from _schema(f"tools.{n}.custom.input_schema", tool["input_schema"], strict=bool(tool.get("strict")))
+    strict = [tool["input_schema"] for tool in tools if tool.get("strict") and "input_schema" in tool]
+    parts = [part for schema in strict for part in _parts(schema)]
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
     unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts)
     too_many = "Schemas contains too many"
@@ -322,33 +377,36 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def _schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas in it."""
-    if isinstance(schema, Mapping):
-        yield schema
-        inner = [part for name in ("properties", "$defs", "definitions") for part in (schema.get(name) or {}).values()]
-        inner += [part for name in ("anyOf", "allOf", "oneOf") for part in schema.get(name) or ()]
-        for part in [*inner, schema.get("items")]:
-            yield from _schemas(part)
+def _parts(schema: Any) -> list[Mapping[str, Any]]:
+    """Return a schema and all schemas in it."""
+    if not isinstance(schema, Mapping):
+        return []
+    named = [part for name in ("properties", "$defs", "definitions") for part in (schema.get(name) or {}).values()]
+    others = [part for name in ("anyOf", "allOf", "oneOf") for part in schema.get(name, ())]
+    return [schema, *(part for inner in (*named, *others, schema.get("items")) for part in _parts(inner))]
 
 
-def _strict(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what strict tools and structured output do not take in a schema."""
-    for part in _schemas(schema):
+def _schema(path: str, schema: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
+    """Yield what is wrong with a schema, and what strict tools and structured output do not take in one."""
+    try:
+        _JSON_SCHEMA.validate_python(schema)
+    except ValidationError:
+        yield f"{path}: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+    for part in _parts(schema) if strict else ():
         kind, wrong = part.get("type"), sorted(_NOT_IN_STRICT & set(part))
         is_open = kind == "object" and part.get("additionalProperties") is not False
         unknown = set(part.get("required") or ()) - set(part.get("properties") or ())
         yield from _where(
             {
-                "For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
-                f"For '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
-                "For 'array' type, 'minItems' values other than 0 or 1 are not supported": (part.get("minItems") or 0) > 1,
-                "'required' names properties that are not defined": unknown,
+                f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
+                f"{path}: For '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
+                f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": part.get("minItems", 0) > 1,
+                f"{path}: 'required' names properties that are not defined": unknown,
             }
         )
 
 
-def _chosen(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[str]:
+def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[str]:
     choice, thinking = request.get("tool_choice") or {}, request.get("thinking") or {}
     name, forced = choice.get("name"), choice.get("type") in ("any", "tool")
     return _where(
@@ -370,50 +428,40 @@ def _chosen(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> l
 
 
 def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
-    """Every call has an id of its own and is answered in the next message, where results come first."""
+    """Every call has an id of its own and is answered once in the next message, where results come first."""
     if not offered and any(turn.of("tool_use", "tool_result") for turn in said):
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
     ids = [block["id"] for turn in said for _, block in turn.of("tool_use", "server_tool_use")]
     yield from _where({"messages: `tool_use` ids must be unique": len(set(ids)) < len(ids)})
+    without = "`tool_use` ids were found without `tool_result` blocks immediately after"
+    each_call = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+    unexpected, several = "unexpected `tool_use_id` found in `tool_result` blocks", "Found multiple `tool_result` blocks"
+    each_result = "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
     for before, turn in pairwise([Turn("assistant", 0), *said, Turn("user", len(said))]):
         asked = [block["id"] for _, block in before.of("tool_use")]
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
         missing = ", ".join(id for id in asked if id not in leading)
-        without = "`tool_use` ids were found without `tool_result` blocks immediately after"
-        yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {_EACH_CALL}": missing})
-        yield from _results(turn.of("tool_result"), asked)
-
-
-def _results(results: Sequence[tuple[str, Block]], asked: Sequence[str]) -> Iterator[str]:
-    """Each result belongs to a call of the turn before, and is of one form."""
-    answered: list[str] = []
-    for path, block in results:
-        id, content, failed = block["tool_use_id"], block.get("content"), block.get("is_error")
-        kinds = {part["type"] for part in content} if isinstance(content, list) else set()
-        mixed = "search_result" in kinds and len(kinds) > 1
-        unexpected, several = "unexpected `tool_use_id` found in `tool_result` blocks", "Found multiple `tool_result` blocks"
-        yield from _where(
-            {
-                f"{path}: {unexpected}: {id}. Each `tool_result` {_EACH_RESULT}": id not in asked,
-                f"{path}: each tool_use must have a single result. {several} with id: {id}": id in answered,
-                f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be": mixed,
-                f"{path}.tool_result: content cannot be empty if `is_error` is true": failed and not content,
-                f'{path}.tool_result: all content must be type "text" if `is_error` is true': failed and kinds - {"text"},
-            }
-        )
-        answered.append(id)
+        yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {each_call}": missing})
+        results = [(path, block["tool_use_id"]) for path, block in turn.of("tool_result")]
+        for n, (path, id) in enumerate(results):
+            yield from _where(
+                {
+                    f"{path}: {unexpected}: {id}. {each_result}": id not in asked,
+                    f"{path}: each tool_use must have a single result. {several} with id: {id}": id
+                    in [other for _, other in results[:n]],
+                }
+            )
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
     """A server tool's call has its result before the user says more, and a result has its call before it."""
     waiting: dict[str, str] = {}
     for turn in said:
-        says_more = turn.role == "user" and any(block["type"] != "tool_result" for _, block in turn.blocks)
-        for id, name in waiting.items() if says_more else ():
-            without = f"was found without a corresponding `{name}_tool_result` block"
-            yield f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` {without}"
         for path, block in turn.blocks:
             kind = block["type"]
+            for id, name in waiting.items() if turn.role == "user" and kind != "tool_result" else ():
+                without = f"was found without a corresponding `{name}_tool_result` block"
+                yield f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` {without}"
             if kind == "server_tool_use":
                 waiting[block["id"]] = block["name"]
             elif kind.endswith("_tool_result") and waiting.pop(block["tool_use_id"], None) is None:
@@ -430,17 +478,16 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence
     enabled = {(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found}
     settings = {on for kind, on in enabled if kind == "search_result"}
     searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
-    form = (request.get("output_config") or {}).get("format") or {}
-    schema, blocks = form.get("schema"), "`search_result` blocks"
+    form, blocks = (request.get("output_config") or {}).get("format"), "`search_result` blocks"
     yield from _where(
         {
             f"citations must be enabled for all {blocks} of a request, or for none of them": len(settings) > 1,
             f"citations must be enabled on {blocks} when the `web_search` tool is present": settings == {False} and searches,
             "output_config.format cannot be used when citations are enabled": form and any(on for _, on in enabled),
-            "output_config.format.schema: Input should be a valid dictionary": form and not isinstance(schema, Mapping),
         }
     )
-    yield from (f"output_config.format.schema: {words}" for words in (_strict(schema or {}) if form else ()))
+    if form:
+        yield from _schema("output_config.format.schema", form.get("schema"), strict=True)
 
 
 def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -448,12 +495,12 @@ def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequen
     system, own = request.get("system"), request.get("cache_control")
     places = [*tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
     marks = [place["cache_control"] for place in places if place.get("cache_control")]
-    count = len(marks) + bool(own)
-    lives, last = [_life(mark) for mark in marks], said[-1].blocks[-1][1].get("cache_control")
-    too_many = count > MAX_BREAKPOINTS
+    count, last = len(marks) + bool(own), said[-1].blocks[-1][1].get("cache_control")
+    lives = list(map(_life, marks))
     yield from _where(
         {
-            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": too_many,
+            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": count
+            > MAX_BREAKPOINTS,
             "cache_control: the last block has a cache_control with another ttl": own and last and _life(own) != _life(last),
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block": (
                 "5m" in lives and "1h" in lives[lives.index("5m") :]

@@ -71,7 +71,7 @@ def _call(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> tuple[st
         kind: [n for n, tool in tools.items() if kind in (tool["input_schema"].get("properties") or ()) and wanted in ("", n)]
         for kind in ("url", "path", "query")
     }
-    done = [value for _, given in talk.calls for value in given.values()]
+    done = [value for _, given in talk.calls.values() for value in given.values()]
     addresses = [readings[0] for readings in likely_readings(talk.question) if readings]
     for kind, named in (("url", addresses), ("path", _PATH.findall(without_addresses(talk.question)))):
         for name in takes[kind][:1]:
@@ -81,7 +81,7 @@ def _call(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> tuple[st
     searches = sorted(takes["query"], key=lambda name: name not in _PREFERRED)
     if searches and (wanted or not talk.calls):
         return searches[0], {"query": search_words(talk.query)}
-    used = {name for name, _ in talk.calls}.union(*takes.values())
+    used = {name for name, _ in talk.calls.values()}.union(*takes.values())
     records = [name for name in tools if wanted == name or (not wanted and _RECORDS.search(name) and name not in used)]
     return next(((name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in records), None)
 
