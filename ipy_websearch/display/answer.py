@@ -19,14 +19,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.render import View, bundle, render
+from ipy_websearch.display.render import View, bundle, render, words
 from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
 from ipy_websearch.loop.offer import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
@@ -42,7 +44,6 @@ _CLOCK_S = 1.0
 # An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel.
 _SHARE = 4
 _PASSAGE = 600
-_PASSAGES = 5
 # What a call does, by the name of the tool, or else of the field that says what it is about.
 _VERBS = {
     "query": "searching",
@@ -52,34 +53,27 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
-_STOPPED = {
-    None: "**The answer broke off**: this is what had arrived.",
-    "max_tokens": "**Cut off** at max_tokens; `%config WebSearch.max_tokens` raises it.",
-    "refusal": "**The model declined to answer.**",
-    "model_context_window_exceeded": "**Cut off**: the model's context window is full.",
-}
-_LIMITS = {"timeout": "the time limit", "budget": "the budget", "max_searches": "max_searches = {0.searches}"}
+_REMARKS = (ev.Notice, ev.LimitReached)
+# How an answer ends that is not simply finished.
+End = Literal["interrupted", "failed"]
 
 
 @dataclass(slots=True)
-class Line:
-    """One line between the texts: a tool call (⋯ while it runs, then ✓ or ✗), a notice, or a detail: a request or a reply.
+class Item:
+    """A text of the model (without a glyph), or a line between texts: a tool call (⋯ while it runs, then ✓ or ✗), a remark.
 
-    `feedback` is the level of detail from which on it is shown. By its `subject` a tool's summary is known to say what the call
-    was about.
+    `feedback` is the level of detail from which on it is shown, `step` the model request that it belongs to. By its `subject` a
+    tool's summary is known to say what the call was about.
     """
 
     text: str
-    glyph: str = "·"
-    feedback: int = 1
+    glyph: str = ""
+    feedback: int = 0
+    step: int = 0
     subject: str = ""
 
     def __str__(self) -> str:
-        return f"{self.glyph} {self.text}"
-
-
-# Text of the model, or a line.
-Item = str | Line
+        return f"{self.glyph} {self.text}".strip() if self.glyph else self.text
 
 
 @dataclass(slots=True)
@@ -93,33 +87,59 @@ class AnswerView:
     items: list[Item] = field(default_factory=list)
     citations: Sequence[Citation] = ()
     model: str = ""
+    step: int = 0
     state: Literal["running", "finished", "interrupted", "failed"] = "running"
     answer: Answer | None = None
     limit: str = ""
     began: float = field(default_factory=time.monotonic)
-    _calls: dict[str, Line] = field(default_factory=dict)
-    _kept: tuple[int, int] = (0, 0)
+    _calls: dict[str, Item] = field(default_factory=dict)
+
+    @property
+    def streamed(self) -> str:
+        """The text that came in pieces."""
+        return "".join(item.text for item in self.items if not item.glyph)
 
     @property
     def text(self) -> str:
         """The answer's Markdown; an offline answer's without its label, and with what works where nothing was found."""
-        text = self.answer.text if self.answer is not None else "".join(part for part in self.items if isinstance(part, str))
-        return f"{_without_label(text)}\n\n{offline_help(self)}".strip() if self.offline else text.strip()
+        text = self.answer.text if self.answer is not None else self.streamed
+        return f"{_without_label(text)}\n\n{self.help}".strip() if self.offline else text.strip()
 
     @property
     def offline(self) -> bool:
         """Whether the built-in server answers, and no model."""
         return self.answer.offline if self.answer is not None else self.model == OFFLINE_MODEL
 
+    @property
+    def found_nothing(self) -> bool:
+        """Whether an offline answer has neither passages nor values."""
+        answer = self.answer
+        return answer is not None and answer.offline and not answer.citations and not answer.rows
+
+    @property
+    def built_in(self) -> bool:
+        """Whether all passages are from the built-in articles."""
+        return all(citation.url.startswith("corpus:") for citation in self.citations)
+
+    @property
+    def help(self) -> str:
+        """What works where an offline answer found nothing: what the built-in articles cover, how to ask the web."""
+        return words("help", _articles) if self.found_nothing else ""
+
+    @property
+    def labels(self) -> list[str]:
+        """What must be known before reading the answer, each one sentence of Markdown."""
+        return words("labels", self, _articles).splitlines()
+
     def shown(self, feedback: int) -> list[Item]:
         """Return texts and lines in order, as far as a level of detail shows them; `status` names running calls."""
-        items = [_without_label(item) if self.offline and isinstance(item, str) else item for item in self.items]
-        return [item for item in items if isinstance(item, str) or (item.feedback <= feedback and item.glyph != "⋯")]
+        items = [item for item in self.items if item.feedback <= feedback and item.glyph != "⋯"]
+        return [replace(item, text=_without_label(item.text)) for item in items] if self.offline else items
 
     def status(self, spent: Decimal | None = Decimal(0)) -> str:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
-        calls = [line.text for line in self._calls.values() if line.glyph == "⋯"]
-        writes = bool(self.items) and isinstance(self.items[-1], str)
+        calls = [call.text for call in self._calls.values() if call.glyph == "⋯"]
+        writes = bool(self.items) and not self.items[-1].glyph
         model = f"{one_line(self.model)} {'writes' if writes else 'reads and thinks'}" if self.model else "starting"
         money = f"{usd(spent)} so far" if spent else ""
         parts = (f"⋯ {time.monotonic() - self.began:.0f} s", *(calls or [model]), money, "■ stops")
@@ -132,80 +152,56 @@ class AnswerView:
                 return [self._write(text)]
             case ev.ToolStarted():
                 verb, subject = call_words(event.name, event.input)
-                line = self._calls[event.id] = self._add(f"{verb}: {subject}" if subject else verb, "⋯")
-                line.subject = subject.split("/")[0][:60]
-                return [line]
+                call = self._calls[event.id] = self._line(f"{verb}: {subject}" if subject else verb, "⋯")
+                call.subject = subject.split("/")[0][:60]
+                return [call]
             case ev.ToolFinished():
                 return [self._ended(event)]
             case ev.Cited(citation):
                 self.citations = [*self.citations, citation]
-            case ev.Finished(answer):
-                self.finish(answer)
+                return []
             case ev.Retracted():
-                return self._retract()
+                kept = [item for item in self.items if item.step < self.step or item.glyph == "·"]
+                is_seen, self.items = any(not item.glyph for item in self.items if item not in kept), kept
+                return [self._line("the connection broke; this passage begins again")] if is_seen else []
             case ev.Rewritten(text, citations):
-                self.items = [item for item in self.items if isinstance(item, Line)]
-                self.citations = citations
-                return [self._add("the answer was mended"), self._write(text)]
-            case _:
-                return self._told(event)
-        return []
-
-    def _told(self, event: ev.Event) -> list[Item]:
-        """Take in an event that is a line to read."""
-        match event:
-            case ev.Notice(text):
-                return [self._add(text)]
-            case ev.LimitReached(limit, detail):
-                self.limit = one_line(detail).removeprefix("limit reached: ").rstrip(".") or limit
-                return [self._add(f"limit reached: {self.limit}")]
+                self.items, self.citations = [item for item in self.items if item.glyph], citations
+                return [self._line("the answer was mended"), self._write(text)]
             case ev.ModelRequested(step, model):
-                self.model, self._kept = model, (len(self.items), len(self.citations))
-                final = " (the last one allowed)" if event.final else ""
-                return [self._add(f"request {step} to {model}{final}", feedback=2)]
-            case ev.ModelResponded(step, _, usage):
-                cached = f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""
-                tokens = f"{usage.total_input_tokens:,} tokens in, {usage.output_tokens:,} out{cached}"
-                said = f"reply {step}: {tokens}, {duration(event.seconds)}, {event.stop_reason or 'broken off'}"
-                return [self._add(said, feedback=2)]
-        return []
+                self.step, self.model = step, model
+        line = self._line(words("event", type(event).__name__, event), feedback=1 if isinstance(event, _REMARKS) else 2)
+        if isinstance(event, ev.LimitReached):
+            self.limit = line.text.removeprefix("limit reached: ")
+        return [line]
 
-    def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:
-        """Take in the end: the finished answer, or with a `state` as much as there is of it."""
-        self.state = state or ("interrupted" if answer and answer.limit == "interrupted" else "finished")
-        for line in self._calls.values():
-            if line.glyph == "⋯":
-                line.glyph, line.text = "✗", f"{line.text} (stopped)"
+    def finish(self, answer: Answer | None, end: End | None = None) -> None:
+        """Take in the end: the finished answer, or with an `end` as much as there is of it."""
+        self.state = end or ("interrupted" if answer and answer.limit == "interrupted" else "finished")
+        for call in self._calls.values():
+            if call.glyph == "⋯":
+                call.glyph, call.text = "✗", f"{call.text} (stopped)"
         if answer is not None:
             self.answer, self.model, self.citations = answer, answer.model, answer.citations
 
-    def _write(self, text: str) -> str:
-        if self.items and isinstance(self.items[-1], str):
-            self.items[-1] += text
+    def _write(self, text: str) -> Item:
+        piece = Item(text, step=self.step)
+        if self.items and not self.items[-1].glyph:
+            self.items[-1].text += text
         else:
-            self.items.append(text)
-        return text
+            self.items.append(replace(piece))
+        return piece
 
-    def _add(self, text: str, glyph: str = "·", *, feedback: int = 1) -> Line:
-        line = Line(one_line(text), glyph, feedback)
-        self.items.append(line)
-        return line
+    def _line(self, text: str, glyph: str = "·", feedback: int = 1) -> Item:
+        self.items.append(Item(one_line(text), glyph, feedback, self.step))
+        return self.items[-1]
 
-    def _ended(self, event: ev.ToolFinished) -> Line:
-        line = self._calls.get(event.id) or self._add("")
+    def _ended(self, event: ev.ToolFinished) -> Item:
+        call = self._calls.get(event.id) or self._line("")
         summary = shorten(one_line(event.summary), 160)
-        about = "" if line.subject in summary else f"{line.text.partition(': ')[2]} — "
+        about = "" if call.subject in summary else f"{call.text.partition(': ')[2]} — "
         took = f" ({duration(event.seconds)})" if event.seconds >= 0.05 else ""
-        line.glyph, line.text = "✗" if event.is_error else "✓", f"{about}{summary}{took}"
-        return line
-
-    def _retract(self) -> list[Item]:
-        """Drop what the request under way has shown."""
-        items, citations = self._kept
-        dropped = any(isinstance(item, str) for item in self.items[items:])
-        self.items[items:] = [item for item in self.items[items:] if isinstance(item, Line) and item.glyph == "·"]
-        self.citations = self.citations[:citations]
-        return [self._add("the connection broke; this passage begins again")] if dropped else []
+        call.glyph, call.text = "✗" if event.is_error else "✓", f"{about}{summary}{took}"
+        return call
 
 
 def call_words(name: str, given: Any) -> tuple[str, str]:
@@ -223,53 +219,12 @@ def call_words(name: str, given: Any) -> tuple[str, str]:
 # --- what is said about an answer ---------------------------------------------------------------------------------
 
 
-def labels(view: AnswerView) -> list[str]:
-    """Return what must be known before reading the answer, each one sentence of Markdown."""
-    found = [_offline_label(view)] if view.offline else []
-    answer = view.answer
-    if view.state == "failed":
-        found.append(f"**{'The answer broke off' if view.text else 'There is no answer'}**; the error says why.")
-    elif view.state == "interrupted":
-        found.append("**Interrupted**: this is what had arrived.")
-    elif answer is not None and answer.limit:
-        limit = view.limit or _LIMITS.get(answer.limit, answer.limit).format(answer)
-        found.append(f"**Stopped at {limit}**: answered from what was found.")
-    if answer is not None and answer.trace and answer.stop_reason in _STOPPED and (answer.stop_reason or len(found) == 0):
-        found.append(_STOPPED[answer.stop_reason])
-    return found
-
-
-def _offline_label(view: AnswerView) -> str:
-    """Return the label of an offline answer; where the passages come from is told the first time only."""
-    if offline_help(view):
-        return "**Offline demo**: no model was asked."
-    told = ""
-    if view.answer is not None and view.answer.rows:
-        told = "; the values are quoted from the articles found"
-    elif view.introduce and view.citations:
-        built_in = all(citation.url.startswith("corpus:") for citation in view.citations)
-        told = f" passages from {_articles()} built-in articles" if built_in else " passages"
-    return f"**Offline demo**: no model read these{told} · `%websearch key anthropic`{' sets a key for Claude' if told else ''}"
-
-
 @cache
 def _articles() -> int:
     """Return the number of built-in articles."""
     from ipy_websearch.providers.local import read_corpus  # answers of a model do without it
 
     return len(read_corpus(files("ipy_websearch.corpus"))[1])
-
-
-def offline_help(view: AnswerView) -> str:
-    """Return what works where an offline answer found nothing: what the built-in articles cover, how to ask the web."""
-    answer = view.answer
-    if answer is None or not answer.offline or answer.citations or answer.rows:
-        return ""
-    return (
-        f"The {_articles()} built-in articles cover planets, elements, countries, history and programming languages. Try:\n\n"
-        "- `%ask How many moons does Mars have?`\n- `%ask What is the capital of Kenya?`\n- `%ask Who created Python?`\n\n"
-        "To ask the web, set keys: `%websearch key brave` to search it, `%websearch key anthropic` for answers by Claude."
-    )
 
 
 def _without_label(text: str) -> str:
@@ -314,14 +269,14 @@ def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], lis
 
     The words are where it is from, its date, and how much of it the model read: ["bbc.co.uk", "2026-11-17", "page read"].
     """
-    merged: dict[int, tuple[Citation, list[str], list[str]]] = {}
-    for citation in citations:
-        read = {"page": "page read", "snippet": "snippet"}[citation.read] if safe_href(citation.url) else ""
-        about = [place_of(citation.url), *filter(None, (iso(citation.published_date), read))]
-        _, _, passages = merged.setdefault(citation.n, (citation, about, []))
-        if (passage := shorten(one_line(citation.cited_text), _PASSAGE)) and passage not in passages[:_PASSAGES]:
-            passages.append(passage)
-    return [merged[n] for n in sorted(merged)]
+    found = []
+    for _, group in groupby(sorted(citations, key=attrgetter("n")), attrgetter("n")):
+        source, *others = group
+        read = {"page": "page read", "snippet": "snippet"}[source.read] if safe_href(source.url) else ""
+        about = [place_of(source.url), *filter(None, (iso(source.published_date), read))]
+        passages = dict.fromkeys(shorten(one_line(citation.cited_text), _PASSAGE) for citation in (source, *others))
+        found.append((source, about, list(filter(None, passages))))
+    return found
 
 
 def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
@@ -330,9 +285,8 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
     began = list(zip(starts(trace), trace, strict=True))
     whole = max((start + step.milliseconds for start, step in began), default=0.0) or 1.0
     for start, step in began:
-        is_model = step.kind == "model"
+        is_model, left = step.kind == "model", min(100 * start / whole, 98.5)
         detail = _STOPS.get(step.detail, step.detail) if is_model else step.detail
-        left = min(100 * start / whole, 98.5)
         rows.append(
             {
                 "n": step.n,
@@ -363,18 +317,15 @@ def answer_view(
     shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
 ) -> View:
     """Return what is shown of an answer: `spent` is what a running one has cost so far, `cards` sources are not folded."""
+    view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
-        view = AnswerView()
         view.finish(shown)
-    else:
-        view = shown
-    cited = {citation.n: citation for citation in reversed(view.citations)}
-    answer, values = view.answer, {"labels": labels(view), "cited": cited, "offline": view.offline}
+    cited, answer = {citation.n: citation for citation in reversed(view.citations)}, view.answer
+    values: View = {"labels": view.labels, "cited": cited, "offline": view.offline}
     if answer is None:
-        status = view.status(spent) if view.state == "running" else ""
-        return {**values, "parts": view.shown(feedback), "status": status}
+        return {**values, "parts": view.shown(feedback), "status": view.status(spent) if view.state == "running" else ""}
     values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
-    values |= _table(answer) if answer.rows else {"parts": [view.text]}
+    values |= _table(answer) if answer.rows else {"parts": [Item(view.text)]}
     if feedback:
         values |= {"remarks": remarks(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
         values |= {"facts": facts(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
@@ -384,36 +335,27 @@ def answer_view(
 def _table(answer: Answer) -> View:
     """Return names and rows of cells of a structured answer, and what is left out."""
     rows = answer.rows or ()
-    names = list(answer.columns or rows[0])
-    left = len(rows) - MAX_ROWS
-    return {
-        "names": list(map(one_line, names)),
-        "rows": [[cell(row.get(name), 400) for name in names] for row in rows[:MAX_ROWS]],
-        "more": f"… {left} more" if left > 0 else "",
-    }
+    names, left = list(answer.columns or rows[0]), len(rows) - MAX_ROWS
+    cells = [[cell(row.get(name), 400) for name in names] for row in rows[:MAX_ROWS]]
+    return {"names": list(map(one_line, names)), "rows": cells, "more": f"… {left} more" if left > 0 else ""}
 
 
 def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
     """Return (heading, content, what has the rest) of each panel, cut so that all together stay small in the notebook."""
-    limit = PANELS_CHARACTERS // max(len(panels), 1)
-    shown = []
+    limit, shown = PANELS_CHARACTERS // max(len(panels), 1), []
     for panel in panels:
-        text = panel_view(panel)["content"]
+        heading, text = panel_view(panel).values()
         rest = f"… %panels {panel.id} shows all {len(text):,} characters" if len(text) > limit else ""
-        shown.append((heading(panel), text[:limit], rest))
+        shown.append((heading, text[:limit], rest))
     return shown
 
 
-def heading(panel: Panel) -> str:
-    """Return what a panel is, in one line: "P1 · web_search · brave: moons of Mars"."""
+def panel_view(panel: Panel) -> View:
+    """Return what is shown of a whole panel; its heading says what it is: "P1 · web_search · brave: moons of Mars"."""
     title = shorten(one_line(panel.title), 100)
     tool = "" if title.startswith(panel.tool) else one_line(panel.tool)
-    return " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
-
-
-def panel_view(panel: Panel) -> View:
-    """Return what is shown of a whole panel."""
-    return {"heading": heading(panel), "content": visible(panel.content).rstrip()}
+    heading = " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
+    return {"heading": heading, "content": visible(panel.content).rstrip()}
 
 
 # --- while it is written ------------------------------------------------------------------------------------------
@@ -436,19 +378,17 @@ class LiveAnswer:
 
     def show(self, event: ev.Event) -> None:
         """Take in one event of the run; `Finished` does what `finish` does."""
+        if isinstance(event, ev.Finished):
+            return self.finish(event.answer)
         with self._lock:
-            items = self.view.apply(event)
-            if self.view.state == "running":
-                self._screen.changed(items)
-            else:
-                self._screen.ended()
+            self._screen.changed(self.view.apply(event))
 
-    def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:
-        """Show the finished answer, unless it is shown already; with a `state`, what there is of one that was stopped by the
+    def finish(self, answer: Answer | None, end: End | None = None) -> None:
+        """Show the finished answer, unless it is shown already; with an `end`, what there is of one that was stopped by the
         user, or that broke off with an error about to be raised."""
         with self._lock:
-            if state or self.view.answer is not answer:
-                self.view.finish(answer, state)
+            if end or self.view.state == "running":
+                self.view.finish(answer, end)
                 self._screen.ended()
 
 
@@ -522,21 +462,20 @@ class _Terminal:
     def changed(self, items: Sequence[Item]) -> None:
         """Write what was added."""
         for item in items:
-            if isinstance(item, str):
-                self._prose(prose(item))
+            if not item.glyph:
+                self._prose(prose(item.text))
             elif item.feedback <= self._feedback:
                 self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._in_prose)
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
         view, shown = self._view, answer_view(self._view, feedback=self._feedback)
-        said = {item.text for item in view.items if isinstance(item, Line)}
+        said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
-        streamed = "".join(item for item in view.items if isinstance(item, str))
-        if streamed:
-            told = [] if view.offline and "No model read these" in streamed else shown["labels"]
-            shown |= {"labels": told, "parts": [offline_help(view)]}
-        if streamed or view.answer is not None:
+        if view.streamed:
+            told = [] if view.offline and "No model read these" in view.streamed else shown["labels"]
+            shown |= {"labels": told, "parts": [Item(view.help)]}
+        if view.streamed or view.answer is not None:
             self._block(render("answer", "text", shown, self._terminal))
 
     def _prose(self, text: str) -> None:

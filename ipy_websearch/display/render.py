@@ -35,7 +35,7 @@ from markupsafe import Markup, escape
 
 from ipy_websearch.display.text import PLAIN, Terminal, grid, host_of, one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import plural, shorten, visible
+from ipy_websearch.text import duration, plural, shorten, visible
 
 Form = Literal["html", "markdown", "text"]
 # What a template shows, by names.
@@ -98,6 +98,11 @@ def fill(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
     return _environment(form).get_template(f"{name}.{_ENDINGS[form]}").render(view, terminal=terminal)
 
 
+def words(macro: str, *values: Any) -> str:
+    """Return what a macro of `words.txt` says, as text."""
+    return str(getattr(_environment("text").get_template("words.txt").module, macro)(*values)).strip()
+
+
 @cache
 def _environment(form: Form) -> Environment:
     values: dict[Form, Callable[[str], str]] = {"html": visible, "markdown": text_markdown, "text": str}
@@ -110,7 +115,7 @@ def _environment(form: Form) -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
     environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural)
-    environment.filters.update(inline=inline, one_line=one_line, shorten=shorten)
+    environment.filters.update(inline=inline, one_line=one_line, shorten=shorten, duration=duration)
     for make in (to_html, to_safe_markdown, link_markdown):
         environment.filters[make.__name__] = partial(_marked, make)
     return environment
