@@ -184,19 +184,18 @@ class _Renderer(RendererHTML):
 
     def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         """Return a text, what belongs to doubtful sentences in amber, and on hover what their sources lack."""
-        text, shown, at = tokens[idx].content, "", 0
-        for start, end, why in sorted(tokens[idx].meta.get("doubts", ())):
-            start = max(start, at)
-            if start < end:
-                marked = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(text[start:end])}</mark>'
-                shown, at = f"{shown}{escape(text[at:start])}{marked}", end
-        return f"{shown}{escape(text[at:])}"
+        text, doubts = tokens[idx].content, tokens[idx].meta.get("doubts")
+        if doubts is None:
+            return str(escape(text))
+        runs = groupby(zip(text, doubts, strict=True), itemgetter(1))
+        parts = [(why, escape("".join(letter for letter, _ in run))) for why, run in runs]
+        return "".join(f'<mark style="{STYLES["doubt"]}" title="{escape(w)}">{part}</mark>' if w else part for w, part in parts)
 
     def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _chip(tokens[idx].meta["source"])
 
     def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return str(escape(tokens[idx].meta["words"]))
+        return str(escape(_words(tokens[idx])))
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _pre(tokens[idx].content)
@@ -251,8 +250,6 @@ def _prepare(state: Any) -> None:
         for at, child in enumerate(children):
             if child.type == "link_open":
                 opened = at
-            elif child.type == "image":
-                child.meta["words"] = _words(child)
             elif child.type == "link_close" and _LIKE_A_MARK.fullmatch("".join(map(_words, children[opened + 1 : at])).strip()):
                 child.hidden = children[opened].hidden = True
 
@@ -263,7 +260,7 @@ def _words(token: Token) -> str:
 
 
 def _mark_doubts(state: Any) -> None:
-    """Note in each text which part of it belongs to a sentence that its sources do not support, and what they lack.
+    """Note for each letter of a text whether it belongs to a sentence that its sources do not support, and what they lack.
 
     Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
     within them do not matter.
@@ -275,16 +272,14 @@ def _mark_doubts(state: Any) -> None:
     places = [(letter, text, at) for text in texts for at, char in enumerate(text.content) for letter in _letters(char)]
     letters = "".join(letter for letter, _, _ in places)
     for claim in claims:
-        sentence = _letters(claim.sentence)
+        sentence, why = _letters(claim.sentence), f"its source does not say: {', '.join(claim.missing) or 'this'}"
         start = letters.find(sentence)
         found = places[start : start + len(sentence)] if start >= 0 else []
         for text in {id(text): text for _, text, _ in found}.values():
-            first = found[0][2] if text is found[0][1] else 0
-            end = len(text.content)
+            first, end = found[0][2] if text is found[0][1] else 0, len(text.content)
             if text is found[-1][1]:  # the full stop belongs to the sentence
                 end -= len(text.content[found[-1][2] + 1 :].lstrip(".,;:!?)>\"'”’…。！？"))
-            why = f"its source does not say: {', '.join(claim.missing) or 'this'}"
-            text.meta.setdefault("doubts", []).append((first, end, why))
+            text.meta.setdefault("doubts", [""] * len(text.content))[first:end] = [why] * (end - first)
 
 
 def _letters(text: str) -> str:
@@ -339,8 +334,11 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
 
 # --- Markdown ------------------------------------------------------------------------------------------------------
 
-# Inline Markdown in the making: ("text", "code" or "markup", the text). Code is raw until its neighbours are known.
-Pieces = list[tuple[str, str]]
+# Stand for the ends of code and for what encloses the text and the address of a link, until all of a paragraph is known. Values
+# hold no control characters.
+_CODE, _CODE_END, _LINK, _TO, _LINK_END = "\x02\x03\x04\x05\x06"
+_SIGNS = str.maketrans({_LINK: "[", _TO: "](", _LINK_END: ")"})
+_IN_LINKS = {"[": "&#91;", "]": "&#93;"}
 
 _MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -391,7 +389,7 @@ def _list(node: SyntaxTreeNode) -> str:
     gap = "\n\n" if loose else "\n"
     items = []
     for n, item in enumerate(node.children, int(node.attrs.get("start", 1))):
-        marker = f"{node.markup} " if node.type == "bullet_list" else f"{n}{node.markup} "
+        marker = f"{'' if node.type == 'bullet_list' else n}{node.markup} "
         body = marker + _blocks(item.children, gap)
         items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), body).rstrip())
     return gap.join(items)
@@ -405,9 +403,9 @@ def _needs_gap(node: SyntaxTreeNode, place: int) -> bool:
 
 
 def _table(node: SyntaxTreeNode) -> str:
-    rows = [row for part in node.children for row in part.children]
-    rule = [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0].children]
-    head, *lines = ([_inline(cell, in_table=True).replace("\n", " ") for cell in row.children] for row in rows)
+    rows = [row.children for part in node.children for row in part.children]
+    rule = [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0]]
+    head, *lines = ([_inline(cell, in_table=True).replace("\n", " ") for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
@@ -418,53 +416,41 @@ def _unmarked(text: str) -> str:
 
 def _inline(node: SyntaxTreeNode, *, in_table: bool = False) -> str:
     """Return the text of a paragraph, heading or cell."""
-    return _joined([piece for inline in node.children for child in inline.children for piece in _pieces(child)], in_table)
+    return _finished("".join(_written(child) for inline in node.children for child in inline.children), in_table)
 
 
-def _joined(pieces: Pieces, in_table: bool = False) -> str:
-    """Return pieces as Markdown; code that touches code is joined, since backticks in a row do not close."""
-    made = ""
-    for kind, run in groupby((piece for piece in pieces if piece[1]), itemgetter(0)):
-        text = "".join(piece for _, piece in run)
-        if kind == "code":
-            text = _code(text, in_table)
-        elif kind == "text":
-            text = re.sub(r"!(?=\[)", r"\!", _LINKS.sub(r"]\\", text))
-        is_image = made.endswith("!") and text.startswith("[")
-        made = f"{made[:-1]}\\!{text}" if is_image else made + text
-    return made
+def _finished(made: str, in_table: bool = False) -> str:
+    """Return Markdown in the making as it is; code that touches code is joined, since backticks in a row do not close."""
+    parts = re.split(f"[{_CODE}{_CODE_END}]", made.replace(_CODE_END + _CODE, ""))
+    parts[::2] = [re.sub(rf"!(?=[\[{_LINK}])", r"\!", _LINKS.sub(r"]\\", part)).translate(_SIGNS) for part in parts[::2]]
+    parts[1::2] = [_code(part, in_table) for part in parts[1::2]]
+    return "".join(parts)
 
 
-def _pieces(node: SyntaxTreeNode) -> Pieces:
+def _written(node: SyntaxTreeNode) -> str:
     match node.type:
         case "text" | "text_special":
             return _text(node.content)
         case "image":
-            return _text(node.meta["words"])
+            return _text(_words(node.token)) if node.token else ""
         case "mark":
             target = _target(node.meta["source"].url)
-            return [("markup", f"[{node.content}]({target})") if target else ("text", node.content)]
+            return f"{_LINK}{node.content}{_TO}{target}{_LINK_END}" if target else node.content
         case "code_inline":
-            return [("code", node.content)]
-        case "softbreak":
-            return [("markup", "\n")]
-        case "hardbreak":
-            return [("markup", "  \n")]
-    inner = [piece for child in node.children for piece in _pieces(child)]
-    match node.type:
-        case "link":
-            return inner if node.hidden else _link(str(node.attrs["href"]), inner)
-        case _:  # em, strong, s
-            return [("markup", node.markup), *inner, ("markup", node.markup)]
+            return _CODE + node.content + _CODE_END
+        case "softbreak" | "hardbreak":
+            return "\n" if node.type == "softbreak" else "  \n"
+    inner = "".join(map(_written, node.children))
+    if node.type == "link":
+        return inner if node.hidden else _linked(str(node.attrs["href"]), inner)
+    return node.markup + inner + node.markup  # em, strong, s
 
 
-def _link(url: str, pieces: Pieces) -> Pieces:
+def _linked(url: str, text: str) -> str:
     """Return a link. Its brackets are entities: JupyterLab's Markdown unescapes backslashes, then reads the text again."""
     target = _target(url)
-    inner: Pieces = [
-        (kind, text if kind == "code" else text.replace("[", "&#91;").replace("]", "&#93;")) for kind, text in pieces
-    ]
-    return [("markup", "["), *inner, ("markup", f"]({target})")] if target else inner
+    inner = re.sub(f"{_CODE}.*?{_CODE_END}|[][]", lambda m: _IN_LINKS.get(m[0], m[0]), text)
+    return f"{_LINK}{inner}{_TO}{target}{_LINK_END}" if target else inner
 
 
 def _target(url: str) -> str:
@@ -476,18 +462,18 @@ def _target(url: str) -> str:
 def link_markdown(url: str, text: str = "") -> str:
     """Return one line of text, by default the host, as a Markdown link, or as mere text when the address may not be one."""
     label = one_line(text or (host_of(url) if safe_href(url) else url))
-    return _unmarked(_joined(_link(url, _text(label))))
+    return _unmarked(_finished(_linked(url, _text(label))))
 
 
 def text_markdown(text: str) -> str:
     """Return one line of plain text as Markdown in which nothing is markup."""
-    return _unmarked(_joined(_text(one_line(text))))
+    return _unmarked(_finished(_text(one_line(text))))
 
 
-def _text(text: str) -> Pieces:
-    """Return text as pieces; what could be mathematics (a dollar amount, a backslash command) becomes code."""
+def _text(text: str) -> str:
+    """Return text; what could be mathematics (a dollar amount, a backslash command) becomes code."""
     parts = enumerate(_MATH.split(text))
-    return [("code", part) if i % 2 else ("text", _quoted(part)) for i, part in parts]
+    return "".join(_CODE + part + _CODE_END if i % 2 else _quoted(part) for i, part in parts)
 
 
 def _quoted(text: str) -> str:

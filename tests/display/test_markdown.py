@@ -30,7 +30,7 @@ PIECES = [
     "$x$", "\\(", "\\[", "\\begin{x}", "\\`", "\\<", "\\", "*", "**", "_", "~~", "~", "|", "| a |", "|---|---|",
     "\n", "\n\n", "\n- ", "\n1. ", "\n3) ", "\n> ", "\n# ", "\n---\n", "\n===\n", "    ", "\t",
     "[1]", "[2]", "[^1]: x", "- [ ] ", "[", "]", "(", ")", "!", ":", "{=html}",
-    "http://e/a_b", "www.e.example", "a", "word", "x_y", "é", "\u202e", "\x1b[31m",
+    "&#2;", "\x03", "http://e/a_b", "www.e.example", "a", "word", "x_y", "é", "\u202e", "\x1b[31m",
 ]
 # fmt: on
 hostile = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25).map("".join)
