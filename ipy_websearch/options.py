@@ -129,20 +129,26 @@ def with_signature_of(kind: Callable[P, Any]) -> Callable[[Callable[..., R]], Ca
 
 # --- what an argument may be --------------------------------------------------------------------------------------------
 
+_SPAN = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
 
 def checked(name: str, value: Any) -> Any:
-    """Return an argument in the package's own form: a list as a tuple, money as a Decimal, numbers as Python's.
+    """Return an argument (of a function, or of a magic: "--since") in the package's own form: a list as a tuple, money as a
+    Decimal, numbers as Python's.
 
     Raises:
         ConfigError: it is not what an argument of that name may be.
     """
-    if name not in _FORMS or (value is None and name not in _NEEDED):
+    form = _FORMS.get(name.lstrip("-"))
+    if form is None or (value is None and name not in _NEEDED):
         return value
-    return _FORMS[name](name, value)
+    return in_form(form, name, value)
 
 
-def _in_form(read: Callable[[Any], T], wanted: str, name: str, value: Any) -> T:
-    """Return what `read` makes of a value; what it cannot take must be `wanted`."""
+def in_form(form: Form, name: str, value: Any) -> Any:
+    """Return what a form makes of an argument. Raises: see `checked`."""
+    wanted, read = form
     try:
         return read(value)
     except (TypeError, ValueError, LookupError, ArithmeticError):
@@ -160,67 +166,54 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(_text, value))
 
 
-def _at_least(least: int) -> Form:
-    def read(value: Any) -> int:
-        number = operator.index(value)
-        if isinstance(value, bool) or number < least:
-            raise ValueError
-        return number
-
-    return partial(_in_form, read, f"a whole number, {least} or more")
-
-
-def _positive(value: Any) -> Any:
-    if isinstance(value, bool | str | bytes) or not float(value) > 0:
+def _number(read: Callable[[Any], Any], above: int, value: Any) -> Any:
+    number = read(value)
+    if isinstance(value, bool | str | bytes) or not number > above:
         raise ValueError
-    return value
+    return number
 
 
-def _one_of(known: Sequence[Any], wanted: str = "") -> Form:
-    """Return the form of values that are equal to one of a few, and become that one (numpy's 1 becomes True)."""
-    own = {value: value for value in known}
-    return partial(_in_form, own.__getitem__, wanted or f"one of {', '.join(known)}")
+def _one_of(known: Sequence[Any], value: Any) -> Any:
+    return known[known.index(value)]  # numpy's 1 becomes True
 
 
-def _usd(value: Any) -> Decimal | None:
-    amount = None if value is None else Decimal(str(value).removeprefix("$"))
-    if amount is not None and not (amount.is_finite() and amount >= 0):
+def _usd(value: Any) -> Decimal:
+    amount = Decimal(str(value).removeprefix("$"))
+    if not 0 <= amount < Decimal("Infinity"):
         raise ValueError
     return amount
 
 
-_SPAN = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
-_HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
-
-
 def _moment(value: Any) -> datetime:
-    if isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
-        value = timedelta(hours=float(span[1]) * _HOURS[span[2].lower()])
+    if span := _SPAN.fullmatch(str(value).strip()):
+        value = timedelta(**{_UNITS[span[2].lower()]: float(span[1])})
     if isinstance(value, timedelta):
         return datetime.now(UTC) - value
-    if isinstance(value, date):
-        value = value.isoformat()
-    meant = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    meant = datetime.fromisoformat(_text(value.isoformat() if isinstance(value, date) else value).strip())
     return meant if meant.tzinfo else meant.replace(tzinfo=UTC)
 
 
-Form = Callable[[str, Any], Any]
-as_tuple: Form = partial(_in_form, _texts, "one text or a list of texts")
-money: Form = partial(_in_form, _usd, "an amount of US dollars such as 0.05")
-moment: Form = partial(_in_form, _moment, "a span such as '7d', '24h', '30m' or a date such as '2026-11-01'")
+# In words, and the function that reads a value of that form, or raises what Python raises for a wrong one.
+Form = tuple[str, Callable[[Any], Any]]
+TEXTS: Form = ("one text or a list of texts", _texts)
 
 # What an argument may be, by its name, at every door.
 _NEEDED = ("question", "query", "url")
-_TEXTS = "model provider system search_tool_name freshness country language safe_search".split()
+_NAMES = "model provider system search_tool_name freshness country language safe_search".split()
 _FORMS: dict[str, Form] = {
-    **dict.fromkeys((*_NEEDED, *_TEXTS), partial(_in_form, _text, "text")),
-    **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), as_tuple),
-    **dict.fromkeys(("max_searches", "read_pages"), _at_least(0)),
-    **dict.fromkeys(("count", "offset", "limit", "max_steps", "concurrency", "sample", "max_uses"), _at_least(1)),
-    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), _one_of((True, False), "True or False")),
-    "budget_usd": money,
-    "timeout_s": partial(_in_form, _positive, "a number above 0, such as 120"),
-    "check": _one_of(CHECKS),
-    "effort": _one_of(EFFORTS),
-    "mode": _one_of(MODES),
+    **dict.fromkeys((*_NEEDED, *_NAMES), ("text", _text)),
+    **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), TEXTS),
+    **dict.fromkeys(("max_searches", "read_pages"), ("a whole number, 0 or more", partial(_number, operator.index, -1))),
+    **dict.fromkeys(
+        ("count", "offset", "limit", "max_steps", "concurrency", "sample", "max_uses"),
+        ("a whole number, 1 or more", partial(_number, operator.index, 0)),
+    ),
+    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), ("True or False", partial(_one_of, (True, False)))),
+    **dict.fromkeys(("budget_usd", "session_budget_usd", "day_budget_usd"), ("an amount of US dollars such as 0.05", _usd)),
+    **{
+        name: (f"one of {', '.join(known)}", partial(_one_of, known))
+        for name, known in {"check": CHECKS, "effort": EFFORTS, "mode": MODES}.items()
+    },
+    "timeout_s": ("a number above 0, such as 120", partial(_number, float, 0)),
+    "since": ("a span such as '7d', '24h', '30m' or a date such as '2026-11-01'", _moment),
 }

@@ -29,7 +29,7 @@ from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
 from ipy_websearch.money.ledger import Ledger, Status, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
-from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
+from ipy_websearch.options import AskOptions, EnrichOptions, checked, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
@@ -382,7 +382,7 @@ class Session:
     def _scope(self, everything: bool, since: str | date | timedelta | None) -> dict[str, Any]:
         """Return session and moment for a report: of this session what came after the last reset of its count; of all sessions
         what came since a moment before this one began."""
-        later = None if since is None else moment("since", since)
+        later = checked("since", since)
         if everything or (later and later <= self.started):
             return {"session": None, "since": later}
         moments = [at for at in (later, self._counted_from) if at is not None]

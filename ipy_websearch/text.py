@@ -110,15 +110,15 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+# Below so many seconds, a time is told in units of so many seconds, in this form.
+_TIMES = ((10, 1, ".1f", "s"), (100, 1, ".0f", "s"), (5_400, 60, ".0f", "min"), (172_800, 3_600, ".1f", "h"))
+_LONGEST = (0, 86_400, ".0f", "days")
+
+
 def duration(seconds: float) -> str:
     """Return a time in its largest sensible unit: "4.2 s", "41 s", "6 min", "2.5 h", "3 days"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 5_400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+    _, size, form, unit = next((row for row in _TIMES if seconds < row[0]), _LONGEST)
+    return f"{seconds / size:{form}} {unit}"
 
 
 def usd(amount: Decimal | float | None) -> str:

@@ -52,7 +52,7 @@ from ipy_websearch.model.client import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
-from ipy_websearch.options import EnrichOptions, money
+from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import Money, SearchResults, Usage
@@ -139,7 +139,7 @@ def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
 def new_budget(session: Session, usd: Any = None) -> Budget:
     """Return the budget of one run, which may cost `usd` (None: only the session's budgets hold)."""
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
-    return session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", usd), **whose)
+    return session.budgets.for_question(uuid.uuid4().hex[:12], checked("budget_usd", usd), **whose)
 
 
 def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:

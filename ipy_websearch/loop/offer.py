@@ -29,7 +29,7 @@ from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, se
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
-from ipy_websearch.options import as_tuple
+from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.results import Limits
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, plural, shorten
@@ -155,7 +155,7 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     if isinstance(columns, Mapping):
         pairs: list[tuple[str, Any]] = list(columns.items())
     else:
-        parts = columns.split(",") if isinstance(columns, str) else as_tuple("columns", columns)
+        parts = columns.split(",") if isinstance(columns, str) else in_form(TEXTS, "columns", columns)
         split = (part.partition(":") for part in parts if part.strip())
         pairs = [(name.strip(), kind.strip() or "str") for name, _, kind in split]
     names = [name for name, _ in pairs]

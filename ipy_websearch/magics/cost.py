@@ -57,9 +57,9 @@ def cost(call: Call) -> Any:
 
 def _set_budget(settings: Any, name: str, value: str) -> None:
     """Set a budget, or remove it; the next call counts with it."""
-    from ipy_websearch.options import money
+    from ipy_websearch.options import checked
 
-    usd = None if value == "none" else money(name, value)
+    usd = None if value == "none" else checked(name, value)
     setattr(settings, name, None if usd is None else float(usd))
     print(f"WebSearch.{name}: {'none' if usd is None else f'{usd:f} USD; a call that would exceed it is refused'}.")
 

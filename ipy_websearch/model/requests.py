@@ -20,7 +20,7 @@ from typing import Any
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.client import Platform, context_window, thinking_fields
-from ipy_websearch.options import as_tuple
+from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported, terms_of
 from ipy_websearch.text import shorten
@@ -283,7 +283,7 @@ def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:
     The API's tools have the names of ours, and a name may stand once in a request: next to the native set, `standard` and its
     tools are left out.
     """
-    given = tools.replace("+", ",").split(",") if isinstance(tools, str) else as_tuple("tools", tools)
+    given = tools.replace("+", ",").split(",") if isinstance(tools, str) else in_form(TEXTS, "tools", tools)
     names = [part.strip() for part in given]
     if NATIVE not in names:
         return names, False

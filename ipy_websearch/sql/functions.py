@@ -44,7 +44,7 @@ from ipy_websearch.loop.core import Call, Then
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.options import EnrichOptions, money
+from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
@@ -192,7 +192,7 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
         MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
     """
     whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
-    budget = session.budgets.for_question(options.id, money("budget_usd", options.given.budget_usd), **whose)
+    budget = session.budgets.for_question(options.id, checked("budget_usd", options.given.budget_usd), **whose)
     given = replace(options.given, resume=kind == "ask_ai")
     names, question = ARGUMENTS[kind], f"{kind}: {rows[0][-1]}"
     if kind == "web_search":

@@ -19,7 +19,7 @@ from ipy_websearch.display.cost import cost_footer
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.money.ledger import LedgerRow
-from ipy_websearch.options import moment
+from ipy_websearch.options import checked
 from ipy_websearch.session import Session
 from tests.fakes.money import held
 from tests.fakes.replies import text, tool_use, usage
@@ -88,7 +88,7 @@ def test_reports_reach_back_over_sessions(messages_api: Any, brave_api: Any, she
 )
 def test_moments_can_be_spans_or_dates(text: str, expected: Any) -> None:
     """Dates and times without a zone are UTC."""
-    found, now = moment("since", text), datetime.now(UTC)
+    found, now = checked("since", text), datetime.now(UTC)
     assert found == expected if isinstance(expected, datetime) else abs(now - expected - found) < timedelta(minutes=1)
 
 
