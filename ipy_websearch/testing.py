@@ -29,9 +29,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from ipy_websearch import api
 from ipy_websearch.enrichment.store import Store
@@ -75,13 +75,13 @@ class FakeWeb:
         self.platform = PLATFORMS[platform]
         self.queries: list[str] = []
         self.requests: list[Mapping[str, Any]] = []
-        self._server: ThreadingHTTPServer | None = None
+        self._server: WSGIServer | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
         self.session = _session(self, Path(self._folder.name))
         self._results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
         self._pages: dict[str, str | bytes] = {}
         self._replies: deque[tuple[Part, ...] | ModelError] = deque()
-        self._behaviour: Callable[[Mapping[str, Any]], Any] | None = None
+        self._behaviour: Callable[[Mapping[str, Any]], Any] = lambda _: None
         self._ids = itertools.count(1)
         self._before: Session | None = None
 
@@ -130,16 +130,15 @@ class FakeWeb:
     def found(self, query: str) -> tuple[SearchResult, ...]:
         """Return the results for a search and record the query."""
         self.queries.append(query)
-        if isinstance(hits := next((found for words, found in self._results if words in fold(query)), ()), Exception):
+        hits = next((found for words, found in self._results if words in fold(query)), ())
+        if isinstance(hits, Exception):
             raise hits
         return hits
 
     def answer(self, request: Mapping[str, Any]) -> Reply:
         """Return the model's reply and record the request."""
         self.requests.append(request)
-        parts: Any = self._replies.popleft() if self._replies else None
-        if parts is None and self._behaviour is not None:
-            parts = self._behaviour(request)
+        parts: Any = self._replies.popleft() if self._replies else self._behaviour(request)
         if isinstance(parts, ModelError):
             raise parts
         if parts is None:
@@ -165,24 +164,24 @@ class FakeWeb:
     def serve(self) -> str:
         """Serve the fake model to other programs on this machine until the end; return its address (an ANTHROPIC_BASE_URL)."""
         if self._server is None:
-            handler = type("Handler", (_Handler,), {"transport": OfflineTransport(self.answer)})
-            self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            self._server = make_server("127.0.0.1", 0, self._respond, handler_class=_Quiet)
             threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{self._server.server_port}"
 
+    def _respond(self, environ: Mapping[str, Any], begin: Callable[..., Any]) -> list[bytes]:
+        """Answer a request that came over HTTP (a WSGI application)."""
+        content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        response = OfflineTransport(self.answer).respond(environ["PATH_INFO"], content)
+        begin(f"{response.status_code} {response.reason_phrase}", list(response.headers.items()))
+        return [response.content]
+
     def start(self) -> Self:
-        """Enter without a block, for several cells of a notebook; `stop` leaves."""
-        return self.__enter__()
-
-    def stop(self) -> None:
-        """Leave as at the end of a block."""
-        self.__exit__(None)
-
-    def __enter__(self) -> Self:
+        """Begin without a block, for several cells of a notebook; `stop` ends it."""
         self._before = api.use_session(self.session)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def stop(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        """End as at the end of a block."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -191,6 +190,8 @@ class FakeWeb:
         self._folder.cleanup()
         left = list(self._replies)
         assert not left or kind, f"{len(left)} of the model's replies were never asked for: {left}"
+
+    __enter__, __exit__ = start, stop
 
 
 def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,22 +209,7 @@ def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[st
     return {**part, "citations": citations} if citations else dict(part)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers requests over HTTP as `transport` does."""
-
-    transport: ClassVar[OfflineTransport]
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Answer a request."""
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        response = self.transport.respond(self.path.partition("?")[0], content)
-        self.send_response(response.status_code)
-        for header in response.headers.items():
-            self.send_header(*header)
-        self.end_headers()
-        self.wfile.write(response.content)
-
+class _Quiet(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Write nothing."""
 
