@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -231,18 +231,17 @@ def drive(work: Any, progress: bool) -> bool:
     """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     from ipy_websearch.enrichment.report import Bar
 
-    bar, task = Bar(work.progress, progress), background.Task(work.run)
-    try:
-        while not wait([task.future], TICK_S).done:
-            bar.update()
-        task.future.result()
-        return False
-    except KeyboardInterrupt:
-        work.stop()
-        wait([task.future], STOP_S)
-        return True
-    finally:
-        bar.close()
+    task = background.Task(work.run)
+    with closing(Bar(work.progress, progress)) as bar:
+        try:
+            while not wait([task.future], TICK_S).done:
+                bar.update()
+            task.future.result()
+        except KeyboardInterrupt:
+            work.stop()
+            wait([task.future], STOP_S)
+            return True
+    return False
 
 
 def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:

@@ -14,7 +14,7 @@
 
 A message is one line: what happened, with which value, and what to do. In IPython it is shown as that line, without
 a traceback, and the cell still fails, so that "Run All" stops; `%config WebSearch.full_tracebacks = True` (or
-`full_tracebacks(True)`) shows the traceback to people who work on the package.
+`WebSearchError.tracebacks = True`) shows the traceback to people who work on the package.
 """
 
 from __future__ import annotations
@@ -32,21 +32,15 @@ FailureReason = Literal["key", "credit", "quota", "rate", "unreachable", "server
 # A 429 with a longer `retry_after` is an exhausted quota and is not waited for.
 LONG_WAIT_S = 60.0
 
-_show_tracebacks = False
-
-
-def full_tracebacks(show: bool) -> None:
-    """Switch between the one-line form (False, the default) and full tracebacks for all errors of this package."""
-    global _show_tracebacks
-    _show_tracebacks = show
-
 
 class WebSearchError(Exception):
-    """The base of all errors of this package; catch it to catch them all."""
+    """The base of all errors of this package; catch it to catch them all. `tracebacks`: IPython shows them in full."""
+
+    tracebacks = False
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows in place of a traceback."""
-        if _show_tracebacks:
+        if WebSearchError.tracebacks:
             return [line.rstrip("\n") for line in traceback.format_exception(self)]
         return [f"{type(self).__name__}: {self}"]
 

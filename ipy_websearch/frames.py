@@ -156,8 +156,6 @@ def columns_for(frame: pd.DataFrame, backend: Any) -> list[nw.Series[Any]]:
                 of = None  # numbers to choose from
             case nw.Object():
                 of = nw.List(nw.String()) if any(isinstance(value, list | tuple) for value in column) else nw.String()
-            case _:
-                pass
         values = [None if gone else value for value, gone in zip(column.tolist(), column.isna(), strict=True)]
         values = [list(value) if isinstance(value, tuple) else value for value in values]
         found.append(nw.new_series(str(name), values, of, backend=backend))

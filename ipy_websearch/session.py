@@ -11,14 +11,14 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import wait
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
@@ -27,7 +27,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
-from ipy_websearch.money.ledger import Ledger, Status, cost_frame, curve
+from ipy_websearch.money.ledger import Ledger, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
@@ -116,8 +116,7 @@ class Session:
     @cached_property
     def index(self) -> LocalIndex:
         """The local index: the embedded articles and the user's folders."""
-        provider: Any = self.router.provider("local")
-        return provider.index
+        return cast(Any, self.router.provider("local")).index
 
     @cached_property
     def reader(self) -> PageReader:
@@ -235,18 +234,16 @@ class Session:
         if expected and booking.budget.bounded:
             expected = self.router.expected_charges(engine, request.count, worst=True)
         if expected and not booking.budget.grant_call("search", expected):
-            refusal = booking.budget.refusal
-            raise BudgetExceededError(f"{refusal}; or use --provider wikipedia, which is free")
-        charges = expected
-        status: Status = "interrupted"
+            raise BudgetExceededError(f"{booking.budget.refusal}; or use --provider wikipedia, which is free")
+        used: dict[str, Any] = {"charges": expected, "status": "interrupted"}
         try:
             results = await self.router.run(plan)
-            charges, status = results.charges, "ok"
+            used = {"charges": results.charges, "status": "ok"}
         except WebSearchError as exc:
-            charges, status = getattr(exc, "charges", ()), "error"
+            used = {"charges": getattr(exc, "charges", ()), "status": "error"}
             raise
         finally:
-            booking.charges(charges, status=status, id="search")
+            booking.charges(**used, id="search")
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.recording.marked(results) if self.recording else results
         notices = (*said, *results.notices, *self.ledger.news())
@@ -325,13 +322,10 @@ class Session:
         from ipy_websearch.enrichment.report import Bar
 
         work = self.enrichment(frame, columns, **options)
-        bar = Bar(work.progress, work.options.progress)
-        try:  # the bar is drawn by the caller: what another thread prints goes to another cell
+        with closing(Bar(work.progress, work.options.progress)) as bar:  # drawn here: another thread prints into other cells
             async with aclosing(self.filling(work)) as ticks:
                 async for _ in ticks:
                     bar.update()
-        finally:
-            bar.close()
         if work.options.progress:
             print(work.closing_text())
         return work.frame()
@@ -385,8 +379,7 @@ class Session:
         later = checked("since", since)
         if everything or (later and later <= self.started):
             return {"session": None, "since": later}
-        moments = [at for at in (later, self._counted_from) if at is not None]
-        return {"session": self.id, "since": max(moments, default=None)}
+        return {"session": self.id, "since": max(filter(None, (later, self._counted_from)), default=None)}
 
     @property
     def notebook_name(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode, observe
 from traitlets.config import Configurable
 
-from ipy_websearch.errors import ConfigError, full_tracebacks
+from ipy_websearch.errors import ConfigError, WebSearchError
 
 ASK_MODEL = "claude-sonnet-5-5"
 ENRICH_MODEL = "claude-haiku-5-5"
@@ -85,7 +85,7 @@ class WebSearch(Configurable):
 
     @observe("full_tracebacks")
     def _on_full_tracebacks(self, change: Any) -> None:
-        full_tracebacks(bool(change["new"]))
+        WebSearchError.tracebacks = bool(change["new"])
 
 
 # What a pyproject.toml may set: how much is shown and asked for, never where anything is sent.

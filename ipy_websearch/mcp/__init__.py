@@ -10,7 +10,7 @@ another host or come from a web page (the specification's section on security, m
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ipy_websearch import __version__
 from ipy_websearch.enrichment.columns import NOTED
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.results import Money, ToolFinished
+from ipy_websearch.results import Citation, Money, SearchResult, ToolFinished
 from ipy_websearch.session import Session
 
 try:
@@ -40,23 +40,13 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_
 
 
 @dataclass
-class Hit:
-    """One search result; `published_date` is an ISO date, None when unknown."""
-
-    title: str
-    url: str
-    description: str
-    published_date: str | None
-
-
-@dataclass
 class Hits:
     """The results of a search, best first; `cost_usd` is None when the price is unknown."""
 
-    results: list[Hit]
+    results: Sequence[SearchResult]
     provider: str
     cost_usd: float | None
-    notices: list[str]
+    notices: Sequence[str]
 
 
 @dataclass
@@ -71,26 +61,16 @@ class PageText:
 
 
 @dataclass
-class Source:
-    """A passage that an answer cites under the number `n`."""
-
-    n: int
-    title: str
-    url: str
-    cited_text: str
-
-
-@dataclass
 class Answered:
     """An answer: Markdown with [n] marks, and what it rests on. `limit` names what cut it short, None when nothing did."""
 
     text: str
-    sources: list[Source]
+    sources: Sequence[Citation]
     model: str
     searches: int
     cost_usd: float | None
     limit: str | None
-    notices: list[str]
+    notices: Sequence[str]
 
 
 @dataclass
@@ -146,11 +126,7 @@ def server(session: Session) -> MCPServer:
         of the lists of domains may be given. Without `provider` the engines that have a key are asked, then Wikipedia."""
         domains: dict[str, Any] = {"allowed_domains": allowed_domains or (), "blocked_domains": blocked_domains or ()}
         found = await session.search(query, count=count, provider=provider, freshness=freshness, country=country, **domains)
-        hits = [
-            Hit(hit.title, hit.url, hit.description, hit.published_date.date().isoformat() if hit.published_date else None)
-            for hit in found
-        ]
-        return Hits(hits, found.provider, _usd(found.cost_usd), list(found.notices))
+        return Hits(found.results, found.provider, _usd(found.cost_usd), found.notices)
 
     @made.tool(annotations=READS)
     async def fetch(url: str, offset: int = 1, limit: int | None = None) -> PageText:
@@ -178,9 +154,8 @@ def server(session: Session) -> MCPServer:
         await context.report_progress(calls + 1, message="answered")
         answer = run.answer
         assert answer is not None
-        sources = [Source(cited.n, cited.title, cited.url, cited.cited_text) for cited in answer.citations]
-        facts = answer.model, answer.searches, _usd(answer.cost_usd), answer.limit, list(answer.notices)
-        return Answered(str(answer), sources, *facts)
+        facts = answer.model, answer.searches, _usd(answer.cost_usd), answer.limit, answer.notices
+        return Answered(str(answer), answer.citations, *facts)
 
     @made.tool(annotations=READS)
     async def enrich(
