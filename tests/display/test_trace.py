@@ -14,7 +14,6 @@ from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
 from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, without_keys
-from ipy_websearch.frames import WebFrame
 from ipy_websearch.results import Answer, Step
 from tests.fakes.engines import hit
 from tests.fakes.forms import html_of, text_of
@@ -74,7 +73,7 @@ def test_an_overview_folds_the_json_and_names_what_is_repeated(asked: Any) -> No
 def test_step_walks_through_the_answer(asked: Any, messages_api: Any) -> None:
     """Each call shows the next step, a number restarts, the end is said, and a new answer begins anew."""
     seen = [asked.run("%trace --step").value for _ in range(4)]
-    assert [list(frame.n) for frame in seen] == [[1], [2], [3], [4]] and type(seen[0].head(1)) is WebFrame
+    assert [list(frame.n) for frame in seen] == [[1], [2], [3], [4]] and seen[0].head(1).view is None
     whole = folds(asked.run("%trace 4").html)["4 · claude-sonnet-5-5 · request"]
     assert json.loads(whole) == json.loads(json.dumps(asked.ns["a"].trace[3].request))
     end = asked.run("%trace --step")
@@ -108,7 +107,7 @@ def test_hostile_text_stays_text() -> None:
     request = {"model": EVIL, "system": EVIL, "tools": [{"name": EVIL}], "messages": [{"role": EVIL, "content": EVIL}]}
     model = Step(1, "model", EVIL, EVIL, request=request, response=response)
     answer = Answer(EVIL, "t", "m", trace=(model, Step(2, "tool", EVIL, EVIL, request={EVIL: EVIL}, is_error=True)))
-    frames = [trace_frame(answer, number) for number in (None, 1, 2)]
+    frames = [trace_frame(answer, number) for number in (0, 1, 2)]
     html = "".join(map(html_of, frames))
     assert "<script" not in html and "<img" not in html
     shown = html + "".join(map(text_of, frames)) + json.dumps(step_views(answer), ensure_ascii=False)
@@ -122,7 +121,7 @@ def test_a_large_trace_stays_small_in_the_notebook() -> None:
     answer = Answer(
         "q", "t", "m", trace=tuple(Step(n, "model", "m", request={**body, "n": n}, response=response) for n in range(1, 31))
     )
-    overview, whole = (html_of(trace_frame(answer, number)) for number in (None, 3))
+    overview, whole = (html_of(trace_frame(answer, number)) for number in (0, 3))
     assert len(overview.encode()) < 90_000 and "%trace 30 shows all" in overview
     assert 300_000 < len(whole.encode()) < 450_000 and "answer.trace has all" in whole and "x" * 9_000 in whole
     assert len(json.dumps(step_views(answer), ensure_ascii=False)) < 1.1 * WIDGET_CHARACTERS
@@ -139,9 +138,8 @@ def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -
 
 def test_without_anywidget_the_trace_is_the_plain_one(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    trace._widget_class.cache_clear()
+    monkeypatch.delitem(sys.modules, "ipy_websearch.display.widget", raising=False)
     ran = asked.run("%trace --widget -o page")
-    trace._widget_class.cache_clear()
     assert isinstance(asked.ns["page"], trace.TraceFrame) and "ipy_websearch[widget]" in ran.html and "in all" in ran.texts()
 
 

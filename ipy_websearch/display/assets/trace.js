@@ -160,7 +160,8 @@ function render({ model, el }) {
     });
     first.disabled = back.disabled = at <= 1;
     next.disabled = last.disabled = at >= steps.length;
-    place.textContent = step ? `step ${at} of ${steps.length} · so far ${seconds(step.until)}, ${step.so_far}` : "no steps";
+    const until = Math.max(0, ...steps.slice(0, at).map((one) => one.start + one.ms));
+    place.textContent = step ? `step ${at} of ${steps.length} · so far ${seconds(until)}, ${step.so_far}` : "no steps";
     pane.replaceChildren(...(step ? [detail(step)] : []));
   };
 
