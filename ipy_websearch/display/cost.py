@@ -7,12 +7,13 @@ A `CostFrame` is a DataFrame with a column `usd` (NaN: unknown price). Its `summ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, starmap
 from typing import Any
 
 from ipy_websearch.display.render import View
@@ -46,34 +47,34 @@ def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
     names = [name for name in known if name in frame.columns and not (name in _IDLE and (frame[name] == _IDLE[name]).all())]
     columns = {name: [usd(value) if name == "usd" else _cell(value) for value in shown[name]] for name in names}
     left, largest = len(frame) - len(shown), frame["usd"].max()
-    view = {
+    measured = budget_usd if summary.scope == "this session" else None
+    share = math.fsum(frame["usd"].dropna()) / measured if measured else 0.0
+    return {
         "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
         "numeric": [frame[name].dtype.kind in "iuf" for name in names],
         "rows": list(zip(*columns.values(), strict=True)),
         "shares": [round(100 * value / largest, 1) if value and largest > 0 else 0 for value in shown["usd"]],
         "more": f"… {plural(left, 'earlier row' if calls else 'more row')}" if left else "",
         "footer": cost_footer(frame).partition(" · ")[::2],
+        "meter": min(round(100 * share, 1), 100),
+        "budget": f"{share:.0%} of the session's budget of {usd(measured)}" if measured else "",
     }
-    if budget_usd and summary.scope == "this session":
-        share = math.fsum(frame["usd"].dropna()) / budget_usd
-        view["meter"] = min(round(100 * share, 1), 100)
-        view["budget"] = f"{share:.0%} of the session's budget of {usd(budget_usd)}"
-    return view
 
 
 def cost_footer(frame: Any) -> str:
     """Return "total 0.0123 USD · this session · 2 calls of unknown price (x) · 3 cached calls (saved 0.015 USD)"."""
     summary = frame.summary
     cached = int(frame["cached"].fillna(0).sum()) if "cached" in frame.columns else 0
-    called = plural(cached, "cached call") if cached else ""
-    unpriced = ""
-    if summary.unpriced:
-        names = shorten(", ".join(map(one_line, summary.unpriced)), 120)
-        unpriced = f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({names})"
-    if summary.saved_calls_usd:
-        called = f"{called or 'cached calls'} (saved {usd(summary.saved_calls_usd)})"
-    prompts = f"prompt caching saved {usd(summary.saved_prompt_usd)}" if summary.saved_prompt_usd else ""
-    return " · ".join(filter(None, (f"total {usd(summary.total_usd)}", summary.scope, unpriced, called, prompts)))
+    saved = f" (saved {usd(summary.saved_calls_usd)})" if summary.saved_calls_usd else ""
+    names = shorten(", ".join(map(one_line, summary.unpriced)), 120)
+    parts = (
+        f"total {usd(summary.total_usd)}",
+        summary.scope,
+        f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({names})" if names else "",
+        f"{plural(cached, 'cached call') if cached else 'cached calls'}{saved}" if cached or saved else "",
+        f"prompt caching saved {usd(summary.saved_prompt_usd)}" if summary.saved_prompt_usd else "",
+    )
+    return " · ".join(filter(None, parts))
 
 
 def _cell(value: Any) -> str:
@@ -101,7 +102,7 @@ _GROUPS = 7
 def cost_words(steps: Sequence[Step], by: str) -> str:
     """Return in words what the picture shows, for those who do not see it."""
     first, last, total = steps[0][0], steps[-1][0], usd(sum((amount for _, _, amount in steps), Decimal(0)))
-    groups = ", ".join(map(_told, _by_group(steps)))
+    groups = ", ".join(starmap(_told, _by_group(steps)))
     return f"Costs by {by} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {total} ({groups})"
 
 
@@ -115,19 +116,20 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
         matplotlib, figures, _ = map(import_module, ("matplotlib", "matplotlib.figure", "matplotlib.dates"))
     except ImportError:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
-    kept = [group for group, _ in _by_group(steps)[:_GROUPS]]
-    calls = [(moment.astimezone(UTC), group if group in kept else "others", amount) for moment, group, amount in steps]
-    first, last = calls[0][0], calls[-1][0]
-    end = last + max((last - first) / 30, timedelta(minutes=1))  # the last step has width, too
-    groups = _by_group(calls)
-    sums = [list(accumulate(float(amount) if name == group else 0.0 for _, name, amount in calls)) for group, _ in groups]
+    kept = {group for group, _ in _by_group(steps)[:_GROUPS]}
+    calls = [(moment, group if group in kept else "others", amount) for moment, group, amount in steps]
+    groups, moments = _by_group(calls), [moment.astimezone(UTC) for moment, _, _ in calls]
+    moments.append(moments[-1] + max((moments[-1] - moments[0]) / 30, timedelta(minutes=1)))  # the last step has width, too
+    added = [[float(amount) if name == group else 0.0 for _, name, amount in calls] for group, _ in groups]
     with matplotlib.rc_context(_LOOK):  # without pyplot, so that no backend of the notebook's is touched
         figure = figures.Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
         axes = figure.subplots()
-        moments = [moment for moment, _, _ in calls]
-        labels = [_told(group).replace("$", r"\$") for group in groups]
-        axes.stackplot([*moments, end], [[*run, run[-1]] for run in sums], labels=labels, step="post", alpha=0.75)
-        axes.set(xlim=(first, end), ylim=(0, None), ylabel="USD", title=f"{title} · by {by} (UTC)".replace("$", r"\$"))
+        labels = [_told(*group).replace("$", r"\$") for group in groups]
+        axes.stackplot(
+            moments, [list(accumulate([*amounts, 0.0])) for amounts in added], labels=labels, step="post", alpha=0.75
+        )
+        axes.set(xlim=(moments[0], moments[-1]), ylim=(0, None), ylabel="USD")
+        axes.set_title(f"{title} · by {by} (UTC)".replace("$", r"\$"))
         axes.grid(alpha=0.3)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
         picture = BytesIO()
@@ -135,13 +137,13 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
     return picture.getvalue()
 
 
-def _by_group(steps: Sequence[Step]) -> list[tuple[str, Decimal]]:
+def _by_group(steps: Iterable[tuple[Any, str, Decimal]]) -> list[tuple[str, Decimal]]:
     """Return the US dollars of each group, the dearest first."""
-    sums: dict[str, Decimal] = {}
+    sums: Any = Counter()
     for _, group, amount in steps:
-        sums[group] = sums.get(group, Decimal(0)) + amount
-    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        sums[group] += amount
+    return list(sums.most_common())
 
 
-def _told(group: tuple[str, Decimal]) -> str:
-    return f"{shorten(one_line(group[0]), 40)} {usd(group[1])}"
+def _told(group: str, amount: Decimal) -> str:
+    return f"{shorten(one_line(group), 40)} {usd(amount)}"

@@ -6,9 +6,9 @@ Everything that came from outside goes through the renderer of the notebook's ou
 from __future__ import annotations
 
 import json
-import os
-import uuid
+import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
@@ -41,15 +41,13 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
     if path.exists() and not force:
         raise ConfigError(f"{path} exists; --force replaces it")
     text = writer(answers)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with draft.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.replace(draft, path)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+            draft = Path(folder, path.name)
+            draft.write_text(text, encoding="utf-8", newline="")
+            draft.replace(path)
     except OSError as exc:
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}") from exc
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def answer_cell(answer: Answer) -> str:
@@ -72,14 +70,14 @@ def to_cell(answer: Answer) -> None:
     shell.set_next_input(f"%%markdown\n{answer_cell(answer)}", replace=False)
 
 
-def _markdown(answers: Sequence[Answer]) -> str:
-    return "\n\n".join([f"# {_TITLE}", *map(answer_cell, answers)]) + "\n"
+def _cells(answers: Sequence[Answer]) -> list[str]:
+    return [f"# {_TITLE}", *map(answer_cell, answers)]
 
 
 def _notebook(answers: Sequence[Answer]) -> str:
     cells = [
         {"cell_type": "markdown", "id": f"websearch-{n}", "metadata": {}, "source": text.splitlines(keepends=True)}
-        for n, text in enumerate([f"# {_TITLE}", *map(answer_cell, answers)])
+        for n, text in enumerate(_cells(answers))
     ]
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
@@ -91,15 +89,15 @@ def _html(answers: Sequence[Answer]) -> str:
     return fill("export", "html", {"title": _TITLE, "answers": shown})
 
 
-def _sources(style: str) -> Callable[[Sequence[Answer]], str]:
-    return lambda answers: bibliography((citation for answer in answers for citation in answer.citations), style)
+def _sources(answers: Sequence[Answer], style: str) -> str:
+    return bibliography((citation for answer in answers for citation in answer.citations), style)
 
 
 _WRITERS: dict[str, Callable[[Sequence[Answer]], str]] = {
-    ".md": _markdown,
+    ".md": lambda answers: "\n\n".join(_cells(answers)) + "\n",
     ".ipynb": _notebook,
     ".html": _html,
-    ".bib": _sources("bibtex"),
-    ".ris": _sources("ris"),
-    ".json": _sources("csl"),
+    ".bib": partial(_sources, style="bibtex"),
+    ".ris": partial(_sources, style="ris"),
+    ".json": partial(_sources, style="csl"),
 }

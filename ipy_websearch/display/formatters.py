@@ -8,7 +8,7 @@ types and one of its forms goes before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -74,6 +74,5 @@ def _add(undo: ExitStack, formatter: Any, kind: str, show: Callable[[Any], Any])
 
 
 def _take_back(formatter: Any, kind: str, show: Callable[[Any], Any]) -> None:
-    with suppress(KeyError):
-        if formatter.lookup_by_type(kind) is show:  # what others put there since stays
-            formatter.pop(kind)
+    if kind in formatter and formatter.lookup_by_type(kind) is show:  # what others put there since stays
+        formatter.pop(kind)
