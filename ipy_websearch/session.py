@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.frames import CostFrame
     from ipy_websearch.loop.ask import AskRun
-    from ipy_websearch.providers.local import LocalIndex
+    from ipy_websearch.providers.local import LocalProvider
 
 # Seconds between two looks at the progress of an enrichment.
 TICK_S = 0.2
@@ -114,9 +114,9 @@ class Session:
         )
 
     @cached_property
-    def index(self) -> LocalIndex:
+    def index(self) -> LocalProvider:
         """The local index: the embedded articles and the user's folders."""
-        return cast(Any, self.router.provider("local")).index
+        return cast("LocalProvider", self.router.provider("local"))
 
     @cached_property
     def reader(self) -> PageReader:

@@ -24,7 +24,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
@@ -61,14 +61,32 @@ TOGETHER, MAX_PAIRS = 1.3, 4
 LEAST_COVERAGE = 0.33
 
 _SCHEMA = (
+    "DROP TABLE IF EXISTS words",
+    "DROP TABLE IF EXISTS documents",
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
         changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
     "CREATE VIRTUAL TABLE words USING fts5(title, body, tokenize='porter unicode61 remove_diacritics 2')",
     "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.rowid; END",
 )
-_BELOW = "substr(url, 1, length(?1) + 1) = ?1 || '/'"
-_SITE = "instr(lower(replace(url, '%20', '-')), ?) > 0"
+_STORE = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
+_INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
+# A word that stands everywhere is ranked in its first documents, and in those that have it in the title.
+_RANKED = f"""SELECT * FROM (
+    SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ?1 {{narrowed}} LIMIT {COMMON}
+) ORDER BY score DESC LIMIT {CANDIDATES} + ?2"""
+_ON_SITE = "SELECT 1 FROM json_each({names}) WHERE instr(lower(replace(url, '%20', '-')), '/' || value || '/') > 0"
+# Keeps a search to days and sites (JSON lists). Without the plus, SQLite would search anew for each of the documents.
+_NARROWED = f"""AND +rowid IN (
+    SELECT rowid FROM documents WHERE date BETWEEN ?3 AND ?4
+    AND (?5 = '[]' OR EXISTS ({_ON_SITE.format(names="?5")})) AND NOT EXISTS ({_ON_SITE.format(names="?6")})
+)"""
+# How many of some phrases (JSON) each document of a list (JSON) holds.
+_HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
+WHERE words MATCH phrase.value AND words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
+_KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
+_COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
+WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"""
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
@@ -76,13 +94,8 @@ _CJK_CHARACTER = re.compile(f"([{_CJK}])")
 T = TypeVar("T")
 
 
-class Document(NamedTuple):
-    """A document as it is indexed: `body` is Markdown, `date` is "YYYY-MM-DD" or "" when unknown."""
-
-    url: str
-    title: str
-    body: str
-    date: str
+# A document as it is indexed: its address, its title, its Markdown, and its day as "YYYY-MM-DD" ("" when unknown).
+Document = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -101,41 +114,17 @@ class LocalProvider(
     ignores=("goggles", "place", "country", "language", "safe_search"),
     price=(Charge("local", usd=Decimal(0)),),
 ):
-    """Searches the local index; every answer is free and comes from this machine.
+    """Searches the local index, and keeps it; every answer is free and comes from this machine.
 
     A domain filter matches, for the corpus, the part after `corpus://` (`planets`, `elements`, …), and for files the name of
-    any folder on their path, as a host name would be written ("My Notes" is `my-notes`).
+    any folder on their path, as a host name would be written ("My Notes" is `my-notes`). `corpus` is the folder of articles,
+    by default the package's own.
     """
 
-    def __init__(self, context: ProviderContext) -> None:
+    def __init__(self, context: ProviderContext, *, corpus: Traversable | None = None) -> None:
         super().__init__(context)
-        self.index = LocalIndex(context.data_dir / "index.sqlite")
-
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the best documents, each with the passage that fits best and up to four further ones.
-
-        `score` is the BM25 rank; higher is better and only comparable within one answer. With `freshness`, a document without
-        a date is left out.
-
-        Raises:
-            ProviderError: this Python's SQLite cannot search text.
-        """
-        _, _, notices = self.fitted(request)
-        results = []
-        for document, score in await asyncio.to_thread(self.index.search, request):
-            description, further = best_passages(document.body, request.query)
-            day = base.moment(document.date)
-            results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
-        notices += self.index.warnings
-        self.index.warnings.clear()
-        return SearchResults(tuple(results), request.query, self.name, charges=self.price, notices=tuple(notices), body=None)
-
-
-class LocalIndex:
-    """The index in the file `path`. `corpus` is the folder of articles, by default the package's own."""
-
-    def __init__(self, path: Path, *, corpus: Traversable | None = None) -> None:
-        self._corpus = corpus
+        path = context.data_dir / "index.sqlite"
+        self._corpus = corpus or files("ipy_websearch.corpus")
         self._list = path.with_suffix(".folders")
         self._folders: list[Path] = []  # where the list cannot be written
         self._to_restore: list[Path] = []
@@ -143,39 +132,55 @@ class LocalIndex:
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
         self.warnings = self._database.warnings
 
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._database.close()
+    async def search(self, request: SearchRequest) -> SearchResults:
+        """Return the best documents, each with the passage that fits best and up to four further ones.
 
-    def search(self, request: SearchRequest) -> list[tuple[Document, float]]:
-        """Return the best documents with their scores (higher is better): those with all the words of the query, which may be a
-        whole question, then those with enough of them.
+        Those with all the words of the query, which may be a whole question, come first, then those with enough of them.
+        `score` is the BM25 rank; higher is better and only comparable within one answer. With `freshness`, a document without
+        a date is left out.
 
         Raises:
             ProviderError: this Python's SQLite cannot search text.
         """
+        _, _, notices = self.fitted(request)
+        results = await asyncio.to_thread(self._search, request)
+        notices += self.warnings
+        self.warnings.clear()
+        return SearchResults(tuple(results), request.query, self.name, charges=self.price, notices=tuple(notices), body=None)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def _search(self, request: SearchRequest) -> list[SearchResult]:
         terms = query_terms(request.query)
         if not terms:
             return []
-        narrowed, values = _condition(request)
-        # A word that stands everywhere is ranked in its first documents, and in those that have it in the title.
-        ranked = f"""SELECT * FROM (
-            SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}
-        ) ORDER BY score DESC LIMIT {CANDIDATES + request.count}"""
+        days, sites = base.date_range(request.freshness), (request.allowed_domains, request.blocked_domains)
+        is_narrowed = bool(days or any(sites))
+        filters = [*map(str, days or ("", "9999")), *map(json.dumps, sites)] if is_narrowed else []
+        ranked, asked = _RANKED.format(narrowed=_NARROWED if is_narrowed else ""), (request.count, *filters)
         quoted = [_quoted(term) for term in terms]
         every = " AND ".join(quoted)
-        complete = dict(self._rows(ranked, f"{{title}} : ({every})", *values) + self._rows(ranked, every, *values))
+        complete = dict(self._rows(ranked, f"{{title}} : ({every})", *asked) + self._rows(ranked, every, *asked))
         scores, too_few = complete, len(complete) < request.count
         if too_few:
             either = " OR ".join([term for term in quoted if self._is_rare(term)] or quoted)
-            scores = dict(self._rows(ranked, either, *values)) | complete
-        for at in self._holding(" OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])), scores):
+            scores = dict(self._rows(ranked, either, *asked)) | complete
+        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], scores):
             scores[at] *= TOGETHER
-        covered, named = self._coverage(terms, scores)
-        enough = [at for at in scores if covered[at] >= LEAST_COVERAGE]
-        best = sorted(enough, key=lambda at: (too_few and at not in named, at not in complete, -scores[at]))[: request.count]
-        select = "SELECT url, title, body, date FROM documents WHERE rowid = ?"
-        return [(Document(*row), scores[at]) for at in best for row in self._rows(select, at)]
+        held, wanted = self._held(quoted, scores), set(map(stem, terms))
+        select = "SELECT rowid, title FROM documents WHERE rowid IN (SELECT value FROM json_each(?))"
+        titles = {at: _stems(re.sub(r" \(.*\)$", "", title)) for at, title in self._rows(select, json.dumps(list(scores)))}
+        # A word in the title is enough; where few documents have all the words, one whose whole title is asked for comes first.
+        enough = [at for at in scores if held.get(at, 0) >= LEAST_COVERAGE * len(terms) or wanted & {*titles[at]}]
+        best = sorted(enough, key=lambda at: (too_few and not wanted.issuperset(titles[at]), at not in complete, -scores[at]))
+        return [self._result(at, scores[at], request.query) for at in best[: request.count]]
+
+    def _result(self, at: int, score: float, query: str) -> SearchResult:
+        ((url, title, body, day),) = self._rows("SELECT url, title, body, date FROM documents WHERE rowid = ?", at)
+        description, further = best_passages(body, query)
+        return SearchResult(title, url, description, base.moment(day), further, round(score, 6))
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
@@ -241,17 +246,13 @@ class LocalIndex:
 
     def coverage(self) -> dict[str, int]:
         """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
-        subject = "substr(url, 10, instr(substr(url, 10), '/') - 1)"  # behind "corpus://"
-        query = f"SELECT {subject}, count(*) FROM documents WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"
-        return dict(self._rows(query))
+        return dict(self._rows(_COVERAGE))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables anew where they are missing, of another version, or made of other articles."""
-        stamp, documents = read_corpus(self._corpus or files("ipy_websearch.corpus"))
+        stamp, documents = read_corpus(self._corpus)
         if connection.execute("PRAGMA user_version").fetchone() == (stamp,):
             return
-        for name in ("words", "documents", "corpus"):
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
         for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {stamp:d}")
@@ -262,30 +263,13 @@ class LocalIndex:
         some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
         return bool(self._rows(some, term)[0][0] < COMMON)
 
-    def _coverage(self, terms: Sequence[str], numbers: Iterable[int]) -> tuple[dict[int, float], set[int]]:
-        """Return the share of the words that each document holds (one in the title is enough for 1), and the documents whose
-        whole title stands in the query."""
-        held, named, wanted = dict.fromkeys(numbers, 0.0), set[int](), set(map(stem, terms))
-        for term in terms:
-            for at in self._holding(_quoted(term), held):
-                held[at] += 1 / len(terms)
-        for at, title in self._rows(f"SELECT rowid, title FROM documents WHERE rowid IN ({','.join(map(str, held))})"):
-            words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
-            held[at] += not wanted.isdisjoint(words)
-            if words <= wanted:
-                named.add(at)
-        return held, named
-
-    def _holding(self, expression: str, numbers: Iterable[int]) -> list[int]:
-        """Return those of the documents in which something stands; nowhere does "" stand."""
-        listed = ",".join(map(str, numbers))
-        query = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})"
-        return [at for (at,) in self._rows(query, expression)] if expression else []
+    def _held(self, phrases: Sequence[str], numbers: Iterable[int]) -> dict[int, int]:
+        """Return how many of the phrases each of the documents holds that has any of them."""
+        return dict(self._rows(_HELD, json.dumps(phrases), json.dumps(list(numbers))))
 
     def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the (time, size) of every document below a folder, by address."""
-        rows = self._rows(f"SELECT url, changed, size FROM documents WHERE {_BELOW}", folder.as_uri())
-        return {url: (changed, size) for url, changed, size in rows}
+        return {url: (changed, size) for url, changed, size in self._rows(_KNOWN, folder.as_uri())}
 
     def _listed(self) -> list[Path]:
         """Return the folders from which the index can be made again; other kernels write the list too."""
@@ -327,23 +311,9 @@ class LocalIndex:
 def _store(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
     """Store documents, each with the time and size of its file, in place of those of the same address; drop `gone`."""
     connection.executemany("DELETE FROM documents WHERE url = ?", [(url,) for url in (*gone, *(row[0] for row in rows))])
-    insert = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
     for row in rows:
-        at = connection.execute(insert, row).lastrowid
-        connection.execute("INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)", (at, *map(_index_form, row[1:3])))
-
-
-def _condition(request: SearchRequest) -> tuple[str, list[str]]:
-    """Return the SQL that keeps a search to the request's days and sites, and its values."""
-    parts, values = [], []
-    if days := base.date_range(request.freshness):
-        parts.append("date BETWEEN ? AND ?")
-        values += [day.isoformat() for day in days]
-    for names, sense in ((request.allowed_domains, ""), (request.blocked_domains, "NOT ")):
-        if names:
-            parts.append(f"{sense}({' OR '.join([_SITE] * len(names))})")
-            values += [f"/{name}/" for name in names]
-    return f"AND rowid IN (SELECT rowid FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
+        at = connection.execute(_STORE, row).lastrowid
+        connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------
@@ -356,6 +326,10 @@ def _index_form(text: str) -> str:
 
 def _with_symbols(text: str) -> str:
     return re.sub(r"\b([A-Za-z])\+\+", r"\1plusplus", re.sub(r"\b([A-Za-z])#", r"\1sharp", text))
+
+
+def _stems(text: str) -> list[str]:
+    return stems(_with_symbols(text))
 
 
 def query_terms(query: str) -> tuple[str, ...]:
@@ -380,13 +354,13 @@ def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
     """
     wanted = list(map(stem, query_terms(query)))
     texts = [text for piece in pieces_of(body) if (text := _as_text(piece))] or [plain(body)]
-    scores = bm25(wanted, [Counter(stems(_with_symbols(text))) for text in texts])
+    scores = bm25(wanted, [Counter(_stems(text)) for text in texts])
     # The opening says what the document is about, so it wins where others are as good.
     best = sorted(range(len(texts)), key=lambda at: (-scores[at] - 0.2 * (at == 0), at))
     description = texts[best[0]]
     if len(description) > DESCRIPTION_CHARS:
         sentences = SENTENCE_END.split(description)
-        found = [len(set(wanted) & set(stems(_with_symbols(sentence)))) for sentence in sentences]
+        found = [len(set(wanted) & set(_stems(sentence))) for sentence in sentences]
         description = shorten(" ".join(sentences[found.index(max(found)) :]), DESCRIPTION_CHARS)
     return description, tuple(texts[at] for at in best if texts[at] != description)[:EXTRA_SNIPPETS]
 
@@ -410,7 +384,7 @@ def read_corpus(folder: Traversable) -> tuple[int, list[Document]]:
         stamp = zlib.crc32(data, stamp)
         _, *articles = _ARTICLE.split(data.decode("utf-8").replace("\r\n", "\n"))
         for title, url, day, body in zip(*(articles[n::4] for n in range(4)), strict=True):
-            documents.append(Document(url, title.strip(), body.strip(), day or ""))
+            documents.append((url, title.strip(), body.strip(), day or ""))
     return stamp % 2**31, documents
 
 
@@ -454,7 +428,7 @@ def _read_file(path: Path) -> Document:
         raise FetchError(page.note or "there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
     name = path.name if suffix == ".py" else path.stem
-    return Document(path.as_uri(), plain(title) or plain(name) or "untitled", text.strip(), stated or changed)
+    return (path.as_uri(), plain(title) or plain(name) or "untitled", text.strip(), stated or changed)
 
 
 def _read_text(text: str) -> tuple[str, str, str]:

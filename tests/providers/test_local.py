@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.local import LocalIndex, LocalProvider
+from ipy_websearch.providers.local import LocalProvider
 from ipy_websearch.results import SearchResults
 from tests.fakes.wire import context
 
@@ -27,9 +27,9 @@ def ask(folder: Path, query: str, **options: Any) -> SearchResults:
     return asyncio.run(LocalProvider(context(folder)).search(SearchRequest(query, **options)))
 
 
-def titles(index: LocalIndex, query: str, **options: Any) -> list[str]:
+def titles(index: LocalProvider, query: str, **options: Any) -> list[str]:
     """Return the titles that a query finds."""
-    return [document.title for document, _ in index.search(SearchRequest(query, **options))]
+    return [hit.title for hit in asyncio.run(index.search(SearchRequest(query, **options)))]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +39,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> LocalIndex:
+def index(tmp_path: Path) -> LocalProvider:
     """An empty index: a corpus folder without articles."""
     (tmp_path / "no-corpus").mkdir()
-    return LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
+    return LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus")
 
 
 @pytest.fixture
@@ -109,12 +109,12 @@ def test_a_question_about_something_else_finds_nothing(home: Path) -> None:
 def test_no_text_is_a_syntax_error(home: Path, query: str) -> None:
     """Whatever a query holds, it is searched for and never obeyed."""
     if len(query.strip()) > 1:
-        assert len(LocalIndex(home / "index.sqlite").search(SearchRequest(query, count=3))) <= 3
+        assert len(ask(home, query, count=3)) <= 3
 
 
 def test_a_whole_document_can_be_read(home: Path) -> None:
     """With its heading and date; an unknown address gives None."""
-    index = LocalIndex(home / "index.sqlite")
+    index = LocalProvider(context(home))
     found = index.document("corpus://planets/mars#moons")
     assert found is not None and found[0] == "Mars" and found[1].startswith("# Mars\n\n") and "Phobos" in found[1]
     assert index.document("corpus://planets/vulcan") is None
@@ -122,24 +122,24 @@ def test_a_whole_document_can_be_read(home: Path) -> None:
 
 def test_a_changed_corpus_is_read_again_and_freshness_is_a_filter(tmp_path: Path) -> None:
     """What was taken out is gone, what is new is found, nothing is doubled; what has no date is never fresh."""
-    corpus, path = tmp_path / "corpus", tmp_path / "index.sqlite"
+    corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "a.md").write_text(
         "# One\nid: corpus://t/one\ndate: 2026-01-01\n\nalpha common\n\n# Two\nid: corpus://t/two\n\nbeta"
     )
-    first = LocalIndex(path, corpus=corpus)
+    first = LocalProvider(context(tmp_path), corpus=corpus)
     assert titles(first, "alpha") == ["One"] and titles(first, "beta") == ["Two"]
     first.close()
     day = datetime.now(UTC) - timedelta(days=3)
     (corpus / "a.md").write_text(
         f"# One\nid: corpus://t/one\ndate: {day:%Y-%m-%d}\n\ngamma\n\n# Old\nid: corpus://t/old\n\ngamma"
     )
-    second = LocalIndex(path, corpus=corpus)
+    second = LocalProvider(context(tmp_path), corpus=corpus)
     assert titles(second, "alpha") == titles(second, "beta") == [] and sum(second.coverage().values()) == 2
     assert titles(second, "gamma", freshness="pw") == ["One"] and titles(second, "gamma", freshness="pd") == []
 
 
-def test_a_folder_of_every_kind_of_file_is_found(index: LocalIndex, notes: Path) -> None:
+def test_a_folder_of_every_kind_of_file_is_found(index: LocalProvider, notes: Path) -> None:
     """Scripts and outputs are not read; code keeps its lines; the folder's name serves as a domain."""
     report = index.add_folder(notes)
     assert (report.added, report.updated, report.removed, report.skipped) == (5, 0, 0, [])
@@ -149,19 +149,19 @@ def test_a_folder_of_every_kind_of_file_is_found(index: LocalIndex, notes: Path)
     assert titles(index, "quince", allowed_domains=("my-notes",)) and not titles(index, "quince", blocked_domains=("my-notes",))
     found = index.document((notes / "tool.py").as_uri())
     assert found is not None and "def neapheight(x):\n    return x" in found[1]
-    (plan, _), *_ = index.search(SearchRequest("zweigelt"))
-    assert (plan.url, plan.date) == ((notes / "plan.md").as_uri(), "2024-05-06")
+    plan = index.document((notes / "plan.md").as_uri())
+    assert plan is not None and plan[2] == datetime(2024, 5, 6, tzinfo=UTC)
 
 
 def test_code_in_a_passage_keeps_its_line_breaks(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("# Use\n\nCall\nit:\n\n```python\nfor x in zweigelt:\n    go(x)\n```\n")
-    LocalIndex(tmp_path / "index.sqlite").add_folder(tmp_path / "notes")
+    LocalProvider(context(tmp_path)).add_folder(tmp_path / "notes")
     hit = ask(tmp_path, "zweigelt")[0]
     assert hit.description == "for x in zweigelt:\n    go(x)" and "Use: Call it:" in hit.extra_snippets
 
 
-def test_adding_a_folder_again_takes_in_what_changed(index: LocalIndex, notes: Path) -> None:
+def test_adding_a_folder_again_takes_in_what_changed(index: LocalProvider, notes: Path) -> None:
     """Only new and changed files are read, vanished ones leave; a run without changes does nothing."""
     index.add_folder(notes)
     assert index.add_folder(notes) == index.add_folder(notes) and index.add_folder(notes).added == 0
@@ -179,7 +179,7 @@ def test_adding_a_folder_again_takes_in_what_changed(index: LocalIndex, notes: P
             index.add_folder(nowhere)
 
 
-def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_path: Path) -> None:
+def test_what_is_not_read_is_reported_with_its_reason(index: LocalProvider, tmp_path: Path) -> None:
     """Big, binary, broken, empty and foreign files and links out of the folder are skipped, hidden ones in silence."""
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     for part in (folder, outside, folder / ".git", folder / "node_modules"):
@@ -221,13 +221,13 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
 
 def test_a_home_that_cannot_be_written_to_keeps_folders_for_the_kernel(notes: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file where a folder should be")
-    index = LocalIndex(tmp_path / "taken" / "index.sqlite")
+    index = LocalProvider(context(tmp_path / "taken"))
     added = index.add_folder(notes).added
     assert added and index.folders() == [(notes, added)] and "kept in memory" in index.warnings[0]
     assert index.remove_folder(notes) == added and index.folders() == []
 
 
-def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
+def test_folders_inside_each_other_share_their_documents(index: LocalProvider, notes: Path) -> None:
     """A folder around one that was added takes it over; one inside is brought up to date there."""
     (notes / "inner").mkdir()
     (notes / "inner" / "a.txt").write_text("sassafras")
@@ -260,13 +260,13 @@ def another_word(path: Path) -> None:
     "damage", [lambda path: path.write_bytes(b"no database " * 500), overwritten, another_version, another_word]
 )
 def test_a_damaged_index_finds_the_folders_documents_all_the_same(
-    index: LocalIndex, notes: Path, tmp_path: Path, damage: Any
+    index: LocalProvider, notes: Path, tmp_path: Path, damage: Any
 ) -> None:
     """Where it is made again, that is said in a line; nothing has to be added again."""
     index.add_folder(notes)
     index.close()
     damage(tmp_path / "home" / "index.sqlite")
-    again = LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
-    titles(again, "zweigelt")
+    again = LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus")
+    notices = asyncio.run(again.search(SearchRequest("zweigelt"))).notices
     assert titles(again, "zweigelt") == ["The plan"]
-    assert damage is another_word or any("read again" in warning for warning in again.warnings)
+    assert damage is another_word or any("read again" in notice for notice in notices)
