@@ -37,6 +37,7 @@ from ipy_websearch.text import duration, plural, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4
+# How much of all panels together is in the footer, so that the notebook stays small.
 PANELS_CHARACTERS = 16_000
 # The least time between two updates; with the last one, which never waits, there are at most 10 in any second.
 INTERVAL_S = 0.12
@@ -140,10 +141,7 @@ class AnswerView:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
         calls = [call.text for call in self._calls.values() if call.glyph == "⋯"]
         writes = bool(self.items) and not self.items[-1].glyph
-        model = f"{one_line(self.model)} {'writes' if writes else 'reads and thinks'}" if self.model else "starting"
-        money = f"{usd(spent)} so far" if spent else ""
-        parts = (f"⋯ {time.monotonic() - self.began:.0f} s", *(calls or [model]), money, "■ stops")
-        return " · ".join(filter(None, parts))
+        return words("status", self, f"{time.monotonic() - self.began:.0f}", calls, writes, usd(spent) if spent else "")
 
     def apply(self, event: ev.Event) -> list[Item]:
         """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
@@ -327,8 +325,13 @@ def answer_view(
     values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
     values |= _table(answer) if answer.rows else {"parts": [Item(view.text)]}
     if feedback:
-        values |= {"remarks": remarks(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
+        values |= {
+            "remarks": remarks(answer),
+            "timeline": timeline(answer.trace),
+            "panels": list(map(panel_view, answer.panels)),
+        }
         values |= {"facts": facts(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
+        values["longest"] = PANELS_CHARACTERS // max(len(answer.panels), 1)
     return values
 
 
@@ -340,22 +343,12 @@ def _table(answer: Answer) -> View:
     return {"names": list(map(one_line, names)), "rows": cells, "more": f"… {left} more" if left > 0 else ""}
 
 
-def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
-    """Return (heading, content, what has the rest) of each panel, cut so that all together stay small in the notebook."""
-    limit, shown = PANELS_CHARACTERS // max(len(panels), 1), []
-    for panel in panels:
-        heading, text = panel_view(panel).values()
-        rest = f"… %panels {panel.id} shows all {len(text):,} characters" if len(text) > limit else ""
-        shown.append((heading, text[:limit], rest))
-    return shown
-
-
 def panel_view(panel: Panel) -> View:
     """Return what is shown of a whole panel; its heading says what it is: "P1 · web_search · brave: moons of Mars"."""
     title = shorten(one_line(panel.title), 100)
     tool = "" if title.startswith(panel.tool) else one_line(panel.tool)
     heading = " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
-    return {"heading": heading, "content": visible(panel.content).rstrip()}
+    return {"id": panel.id, "heading": heading, "content": visible(panel.content).rstrip()}
 
 
 # --- while it is written ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import starmap, zip_longest
 from numbers import Real
 from typing import Any
@@ -19,7 +19,10 @@ from urllib.parse import quote, urlsplit
 
 from ipy_websearch.text import shorten, usd, visible
 
-_AUTHORITY = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?")
+_WEB = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[^\s:/?#@\[\]\\]+|\[[^\[\]]*\])(?P<port>(?::\d{0,5})?)(?P<rest>(?:[/?#].*)?)", re.I
+)
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
 _MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
 _KEEP = "/?#:@!$&'()*+,;=%-._~"
@@ -54,9 +57,7 @@ def cell(value: Any, width: int = 200) -> str:
 
 def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:
     """Return what a call cost: an amount, "free", "cached" or "cost unknown"."""
-    if cached:
-        return "cached"
-    words = usd(amount)
+    words = "cached" if cached else usd(amount)
     return {"unknown": "cost unknown", "0 USD": "free"}.get(words, words)
 
 
@@ -78,23 +79,15 @@ def safe_href(url: str) -> str | None:
     escaping (ampersands).
     """
     url = _BREAKS.sub("", visible(url)).strip()
-    if len(url) > _MAX_ADDRESS:
-        return None
-    if _MAILTO.fullmatch(url):
-        return quote(url, safe=_KEEP)
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+    href, web = quote(url, safe=_KEEP) if _MAILTO.fullmatch(url) else None, _WEB.fullmatch(url)
+    if web:
+        try:
+            host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
+        except UnicodeError:
             return None
-        name, colon, port = parts.netloc.partition(":")
-        netloc = parts.netloc if parts.netloc.isascii() else f"{name.encode('idna').decode('ascii')}{colon}{port}"
-    except ValueError:
-        return None
-    if not _AUTHORITY.fullmatch(netloc):
-        return None
-    rest = url.split("://", 1)[1][len(parts.netloc) :]
-    href = f"{parts.scheme}://{netloc}{quote(rest, safe=_KEEP)}"
-    return href if len(href) <= _MAX_ADDRESS else None  # as it is written: percent codes make it longer
+        rest = web["port"] + quote(web["rest"], safe=_KEEP)
+        href = f"{web['scheme'].lower()}://{host}{rest}" if _HOST.fullmatch(host) else None
+    return href if href and len(href) <= _MAX_ADDRESS else None  # as it is written: percent codes make it longer
 
 
 def host_of(url: str) -> str:
@@ -173,17 +166,11 @@ class Terminal:
         """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
         if not self.width:
             return textwrap.indent(text, indent)
-        lines = []
+        fill, lines = partial(textwrap.fill, width=self.width, break_long_words=False, break_on_hyphens=False), []
         for line in text.split("\n"):
-            inner = indent + (re.match(r"\s*(?:[-*>] |\d+\. )*", line) or [""])[0]
-            lines += textwrap.wrap(
-                line,
-                self.width,
-                initial_indent=indent,
-                subsequent_indent=re.sub(r"[^\s>]", " ", inner),
-                break_long_words=False,
-                break_on_hyphens=False,
-            ) or [""]
+            marker = (re.match(r"\s*(?:[-*>] |\d+\. )*", line) or [""])[0]
+            inner = re.sub(r"[^\s>]", " ", indent + marker)
+            lines.append(fill(line, initial_indent=indent, subsequent_indent=inner))
         return "\n".join(lines)
 
     def _table(self, found: re.Match[str]) -> str:

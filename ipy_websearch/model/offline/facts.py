@@ -43,16 +43,14 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
     """
     filled: dict[str, Any] = {}
     for name, part in (schema.get("properties") or {}).items():
-        row = (_variant(part, "array").get("items") or {}).get("properties")
-        if row:
+        if row := (_variant(part, "array").get("items") or {}).get("properties"):
             filled[name] = _rows(row, sources)
             continue
         given = _variant(part, "object").get("properties") or {}
-        cell = given if "value" in given else {"value": part}
         line = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
         asked = f"{line[1] if line else name.replace('_', ' ')} {part.get('description', '')}"
-        made = _cell(name, asked, text, cell, sources)
-        filled[name] = made if cell is given else made["value"]
+        cell = _cell(name, asked, text, given if "value" in given else {"value": part}, sources)
+        filled[name] = cell if "value" in given else cell["value"]
     return filled
 
 
@@ -61,12 +59,11 @@ def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict
     key = next((name for name, part in properties.items() if name != "source" and _variant(part, "string")), "")
     rows = []
     for source in sources[:MOST_ROWS]:
-        own = {key: source.title, "source": source.url}
-        facts = {name: _match(name, name, facts_of(source)) for name in properties if name not in own}
+        facts = {name: _match(name, name, facts_of(source)) for name in properties if name not in (key, "source")}
         found = {name: _converted(fact, properties[name]) for name, fact in facts.items() if fact is not None}
         if any(value is not None for value in found.values()):
-            given = {name: value for name, value in (found | own).items() if value is not None}
-            rows.append({name: given.get(name, _nothing(part)) for name, part in properties.items()})
+            row = {**found, key: source.title, "source": source.url}
+            rows.append({name: _filled(row.get(name), part) for name, part in properties.items()})
     return rows
 
 
@@ -78,7 +75,7 @@ def _cell(name: str, asked: str, text: str, parts: Mapping[str, Any], sources: S
         if fact is not None and (value := _converted(fact, parts["value"], asked)) is not None:
             known = {"value": value, "source": source.url, "quote": f"{fact.name}: {fact.value}", "confidence": 1.0}
             break
-    return {key: known.get(key, _nothing(part)) for key, part in parts.items()}
+    return {key: _filled(known.get(key), part) for key, part in parts.items()}
 
 
 def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
@@ -108,10 +105,10 @@ def _number(text: str, *, whole: bool, per: int) -> float | int | None:
     found = _NUMBER.search(text)
     if found is None:
         return None
-    value = float(found[1].replace(",", "").replace("−", "-")) * (_SCALE[found[2].lower()] if found[2] else 1) / per
-    if abs(value - round(value)) < 1e-6:
-        return round(value)
-    return None if whole else value
+    scale = _SCALE[found[2].lower()] if found[2] else 1
+    value = float(found[1].replace(",", "").replace("−", "-")) * scale / per
+    nearest = round(value)
+    return nearest if abs(value - nearest) < 1e-6 else None if whole else value
 
 
 def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -127,7 +124,7 @@ def _types(schema: Mapping[str, Any]) -> list[str]:
     return [name for name in (*_EMPTY, "null") if _variant(schema, name)]
 
 
-def _nothing(schema: Mapping[str, Any]) -> Any:
-    """Return null, or what is empty in a type that allows none."""
+def _filled(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a value; where there is none null, or what is empty in a type that allows no null."""
     types = _types(schema)
-    return None if not types or "null" in types else copy(_EMPTY[types[0]])
+    return copy(_EMPTY[types[0]]) if value is None and types and "null" not in types else value

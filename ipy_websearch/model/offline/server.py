@@ -45,45 +45,40 @@ Replies = Callable[[Mapping[str, Any]], Reply]
 def reply_to(request: Mapping[str, Any]) -> Reply:
     """Return the reply to a Messages API request."""
     talk = read_conversation(request.get("messages") or ())
-    tools = {
-        str(t["name"]): t for t in request.get("tools") or () if t.get("name") and isinstance(t.get("input_schema"), Mapping)
-    }
+    schemas = {str(tool["name"]): tool["input_schema"] for tool in request.get("tools") or () if "input_schema" in tool}
     choice = request.get("tool_choice") or {}
-    call = None if choice.get("type") == "none" else _call(talk, tools, str(choice.get("name") or ""))
+    call = None if choice.get("type") == "none" else _call(talk, schemas, str(choice.get("name") or ""))
     if call is not None:
         name, values = call
-        return Reply(
-            [{"type": "tool_use", "id": f"toolu_offline_{_digest(request)}0", "name": name, "input": values}], "tool_use"
-        )
-    schema = ((request.get("output_config") or {}).get("format") or {}).get("schema")
-    if isinstance(schema, Mapping):
-        filled = fill_record(schema, talk.question, talk.sources)
+        block = {"type": "tool_use", "id": f"toolu_offline_{_digest(request)}0", "name": name, "input": values}
+        return Reply([block], "tool_use")
+    if form := (request.get("output_config") or {}).get("format"):
+        filled = fill_record(form["schema"], talk.question, talk.sources)
         return Reply([{"type": "text", "text": json.dumps(filled, ensure_ascii=False)}])
     return Reply(answer_blocks(talk, searched=bool(talk.calls)))
 
 
-def _call(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> tuple[str, dict[str, Any]] | None:
+def _call(talk: Conversation, schemas: Mapping[str, Any], wanted: str) -> tuple[str, dict[str, Any]] | None:
     """Return the tool call to make now: a page or file that the question names, else a search, else the record.
 
     `wanted` is the tool that the model has to call, "" when it may choose.
     """
     takes = {
-        kind: [n for n, tool in tools.items() if kind in (tool["input_schema"].get("properties") or ()) and wanted in ("", n)]
+        kind: [name for name, schema in schemas.items() if kind in (schema.get("properties") or ()) and wanted in ("", name)]
         for kind in ("url", "path", "query")
     }
     done = [value for _, given in talk.calls.values() for value in given.values()]
     addresses = [readings[0] for readings in likely_readings(talk.question) if readings]
-    for kind, named in (("url", addresses), ("path", _PATH.findall(without_addresses(talk.question)))):
-        for name in takes[kind][:1]:
-            for value in named[:3]:
-                if value not in done:
-                    return name, {kind: value}
-    searches = sorted(takes["query"], key=lambda name: name not in _PREFERRED)
-    if searches and (wanted or not talk.calls):
-        return searches[0], {"query": search_words(talk.query)}
+    named = {"url": addresses, "path": _PATH.findall(without_addresses(talk.question))}
+    unread = [(kind, value) for kind, values in named.items() for value in values[:3] if takes[kind] and value not in done]
+    if unread:
+        kind, value = unread[0]
+        return takes[kind][0], {kind: value}
+    if takes["query"] and (wanted or not talk.calls):
+        return min(takes["query"], key=lambda name: name not in _PREFERRED), {"query": search_words(talk.query)}
     used = {name for name, _ in talk.calls.values()}.union(*takes.values())
-    records = [name for name in tools if wanted == name or (not wanted and _RECORDS.search(name) and name not in used)]
-    return next(((name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in records), None)
+    records = [name for name in schemas if wanted == name or (not wanted and _RECORDS.search(name) and name not in used)]
+    return (records[0], fill_record(schemas[records[0]], talk.question, talk.sources)) if records else None
 
 
 def search_words(text: str) -> str:
@@ -114,16 +109,17 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             body = json.loads(content)
             check(body)
             message = _message(body, self._reply(body))
-            headers = {"request-id": f"req_offline_{_digest(body)}"}
-            if not body.get("stream"):
-                return httpx2.Response(200, headers=headers, json=message)
-            frames = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in message_events(message))
-            kind = {"content-type": "text/event-stream; charset=utf-8"}
-            return httpx2.Response(200, headers={**headers, **kind}, content=b"".join(frames))
         except ModelError as exc:
             return _refused(exc.status or 500, exc.kind or "api_error", str(exc))
         except Exception as exc:
             return _refused(500, "api_error", f"the offline server failed: {type(exc).__name__}: {exc}")
+        headers = {"request-id": f"req_offline_{_digest(body)}"}
+        if not body.get("stream"):
+            return httpx2.Response(200, headers=headers, json=message)
+        frames = b"".join(
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in message_events(message)
+        )
+        return httpx2.Response(200, headers={**headers, "content-type": "text/event-stream; charset=utf-8"}, content=frames)
 
 
 def _message(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
