@@ -254,8 +254,9 @@ def quantities(numbers: Iterable[Number], dates: Iterable[Date]) -> Quantities:
 
 
 def joined(parts: Sequence[Quantities]) -> Quantities:
-    """Return the quantities of several texts."""
-    return quantities((number for part in parts for number in part.numbers), (day for part in parts for day in part.dates))
+    """Return the quantities of several texts, each once: pages repeat their years."""
+    numbers = dict.fromkeys(number for part in parts for number in part.numbers)
+    return quantities(numbers, dict.fromkeys(day for part in parts for day in part.dates))
 
 
 def is_part_of_one(word: str) -> bool:

@@ -68,9 +68,8 @@ def system_prompt(tools: Collection[str], own: str | None = None, **how: object)
 def _template() -> Template:
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader("ipy_websearch", "loop"), trim_blocks=True, lstrip_blocks=True)
-    environment.keep_trailing_newline = True
-    return environment.get_template("system.md.j2")
+    blocks = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    return Environment(loader=PackageLoader("ipy_websearch", "loop"), **blocks).get_template("system.md.j2")
 
 
 # --- what it is offered ------------------------------------------------------------------------------------------------

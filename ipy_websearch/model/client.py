@@ -132,6 +132,12 @@ def cites(name: str) -> bool:
     return bool(_CITING.search(name))
 
 
+def _version(name: str) -> tuple[str, tuple[int, int]]:
+    """Return the family of a model of Anthropic's and its version, ("", (0, 0)) for any other."""
+    found = _VERSION.search(name)
+    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
+
+
 def forces_tools(name: str) -> bool:
     """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
 
@@ -139,11 +145,8 @@ def forces_tools(name: str) -> bool:
     (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). Later models are taken
     not to: "auto" with a request in words works everywhere.
     """
-    found = _VERSION.search(name)
-    if not found:
-        return True
-    version = (int(found[2]), int(found[3] or 0))
-    return version <= (5, 5) if found[1] == "haiku" else version < (5, 1)
+    family, version = _version(name)
+    return version <= (5, 5) if family == "haiku" else version < (5, 1)
 
 
 _EFFORT_FROM = {"opus": (4, 5), "sonnet": (4, 6), "haiku": (5, 5), "fable": (5, 0), "mythos": (5, 0)}
@@ -156,9 +159,8 @@ def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
     in all of these but Opus 4.5. What is thought counts as output, within `max_tokens` (platform.claude.com/docs/en/
     build-with-claude/effort; docs.aws.amazon.com/bedrock, "Adaptive thinking"; support.claude.com, 8664678; read 2026-11).
     """
-    found = _VERSION.search(name)
-    version = (int(found[2]), int(found[3] or 0)) if found else (0, 0)
-    if effort is None or not found or version < _EFFORT_FROM[found[1]]:
+    family, version = _version(name)
+    if effort is None or not family or version < _EFFORT_FROM[family]:
         return {}
     adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
     return {"output_config": {"effort": effort}, **adaptive}
