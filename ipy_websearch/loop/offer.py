@@ -68,7 +68,7 @@ def system_prompt(tools: Collection[str], own: str | None = None, **how: object)
 def _template() -> Template:
     from jinja2 import Environment, PackageLoader
 
-    blocks = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     return Environment(loader=PackageLoader("ipy_websearch", "loop"), **blocks).get_template("system.md.j2")
 
 
