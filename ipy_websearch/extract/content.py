@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,7 +56,6 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
 _FIRST_MARK, _MARKS = 0x20000, 42_000
-_MARK = re.compile(f"[{chr(_FIRST_MARK)}-{chr(_FIRST_MARK + _MARKS - 1)}]")
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
 _HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
@@ -76,25 +77,14 @@ _BREAKS = frozenset({"br", "hr", "td", "th"})
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
-    """A block element; those from `number` to `end` stand in it. `size` counts its text."""
-
-    element: Any
-    number: int
-    parent: Any  # a block; the body's stands for nothing
-    flags: int = 0
-    end: int = 0
-    size: int = 0
-
-
-@dataclass(slots=True, eq=False)
 class _Run:
-    """One run: its block, its text nodes as (element, "text" or "tail"), and the share of it that is link text."""
+    """One run: the blocks around it from the body on, its text nodes as (element, "text" or "tail"), the share of link text."""
 
-    block: _Block
+    blocks: tuple[Any, ...]
     nodes: list[tuple[Any, str]]
     text: str
     linked: float
+    flags: int = 0
     keep: bool = False
 
     @property
@@ -102,146 +92,112 @@ class _Run:
         return len(self.text) >= _PROSE_CHARACTERS and self.linked < _PROSE_LINKED
 
 
-def _size(runs: Iterable[_Run]) -> int:
-    """Return the characters of those runs that are kept."""
-    return sum(len(run.text) for run in runs if run.keep)
-
-
-class _Content:
-    """The runs of a body in document order and the blocks they are in; a block's parent always comes before it."""
-
-    def __init__(self, body: Any) -> None:
-        self.body = body
-        self.blocks: list[_Block] = []
-        self.runs: list[_Run] = []
-        self._walk()
-        limit = max(_BOILERPLATE_SHARE * self.blocks[0].size, _SMALL_BLOCK)
-        for block in self.blocks[1:]:
-            excused = _BOILERPLATE | _DOUBTFUL if block.size >= limit else 0
-            block.flags = _hints(block.element) & ~excused | block.parent.flags
-
-    def _walk(self) -> None:
-        """Find blocks and runs."""
-        open_blocks = [_Block(None, -1, None)]
-        links = linked = 0
-        nodes: list[tuple[Any, str]] = []
-        for event, element in iterwalk(self.body, events=("start", "end")):
-            starts = event == "start"
-            if element.tag not in INLINE:
-                self._take(open_blocks[-1], nodes, linked)
-                nodes, linked = [], 0
-                if starts:
-                    self.blocks.append(_Block(element, len(self.blocks), open_blocks[-1]))
-                    open_blocks.append(self.blocks[-1])
-                else:
-                    block = open_blocks.pop()
-                    block.end = len(self.blocks)
-                    block.parent.size += block.size
-            elif element.tag == "a" and element.get("href"):
-                links += 1 if starts else -1
-            where = "text" if starts else "tail"
-            if text := getattr(element, where):
-                nodes.append((element, where))
-                linked += len(text.strip()) if links else 0
-
-    def _take(self, block: _Block, nodes: list[tuple[Any, str]], linked: int) -> None:
-        text = " ".join("".join(getattr(*node) for node in nodes).split())
-        if text:
-            self.runs.append(_Run(block, nodes, text, min(1.0, linked / len(text))))
-            block.size += len(text)
-
-    def inside(self, area: _Block) -> list[_Run]:
-        """Return the runs in a block."""
-        return [run for run in self.runs if area.number <= run.block.number < area.end]
-
-    def main(self) -> _Block | None:
-        """Return the largest block marked as the main one, None when no such block holds text."""
-        marked = [b for b in self.blocks if (b.element.tag == "main" or b.element.get("role") == "main") and b.size > 200]
-        return max(marked, key=lambda block: block.size, default=None)
-
-    def smallest_area(self) -> _Block:
-        """Return the smallest block that holds nearly all the kept text."""
-        area = self.blocks[0]
-        needed = max(1.0, _AREA_SHARE * _size(self.runs))
-        for block in self.blocks:
-            if block.parent is area and block.size >= needed and _size(self.inside(block)) >= needed:
-                area = block
-        return area
-
-    def drop_unkept(self) -> None:
-        """Take out of the tree everything but the kept runs and the elements around them."""
-        needed = {self.body}
-        for run in self.runs:
-            for element, where in run.nodes:
-                if not run.keep:
-                    setattr(element, where, None)
-                holder = element if where == "text" else element.getparent()
-                while run.keep and holder not in needed:
-                    needed.add(holder)
-                    holder = holder.getparent()
-        for element in reversed(list(self.body.iterdescendants())):
-            if element not in needed and not (element.tag in _BREAKS and element.getparent() in needed):
-                element.drop_tree()
-
-
 def keep_content(root: Any, *, url: str, kinds: frozenset[str]) -> None:
     """Reduce the body of `root` to its content; a page without any that can be told stays as it is.
 
     `kinds` are the types that the page claims in its metadata, in lower case.
     """
-    content = _Content(root.find("body"))
-    main = content.main()
-    is_heavy = len(content.runs) > _HEAVY_RUNS or content.blocks[0].size > _HEAVY_CHARACTERS
-    if is_heavy or kinds & _FORUM_KINDS:
-        _keep_area(content, main or content.blocks[0], _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
+    body = root.find("body")
+    runs = _runs(body)
+    sizes = _sizes(runs)
+    _flag(runs, sizes, body)
+    mains = [b for b in sizes if (b.tag == "main" or b.get("role") == "main") and sizes[b] > 200]
+    main = max(mains, key=lambda block: sizes[block], default=None)
+    if len(runs) > _HEAVY_RUNS or sizes[body] > _HEAVY_CHARACTERS or kinds & _FORUM_KINDS:
+        _keep_area(runs, body if main is None else main, _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
     else:
-        _judge(root, content.runs, url)
-        _correct(content, main, kinds)
-    if any(run.keep for run in content.runs):
-        content.drop_unkept()
+        _judge(root, runs, url)
+        _correct(runs, body, main, kinds)
+    if any(run.keep for run in runs):
+        _drop_unkept(body, runs)
 
 
-def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> None:
+def _runs(body: Any) -> list[_Run]:
+    """Return the runs of a body in document order."""
+    runs: list[_Run] = []
+    blocks: tuple[Any, ...] = ()
+    nodes: list[tuple[Any, str]] = []
+    links = linked = 0
+    for event, element in iterwalk(body, events=("start", "end")):
+        starts = event == "start"
+        if element.tag not in INLINE:
+            if text := " ".join("".join(getattr(*node) for node in nodes).split()):
+                runs.append(_Run(blocks, nodes, text, min(1.0, linked / len(text))))
+            nodes, linked = [], 0
+            blocks = (*blocks, element) if starts else blocks[:-1]
+        elif element.tag == "a" and element.get("href"):
+            links += 1 if starts else -1
+        where = "text" if starts else "tail"
+        if text := getattr(element, where):
+            nodes.append((element, where))
+            linked += len(text.strip()) if links else 0
+    return runs
+
+
+def _sizes(runs: Iterable[_Run]) -> Counter[Any]:
+    """Return the characters in each block that holds text; outer blocks come before inner ones."""
+    sizes: Counter[Any] = Counter()
+    for run in runs:
+        for block in run.blocks:
+            sizes[block] += len(run.text)
+    return sizes
+
+
+def _flag(runs: list[_Run], sizes: Counter[Any], body: Any) -> None:
+    """Set the flags of runs: those of all blocks around them."""
+    limit = max(_BOILERPLATE_SHARE * sizes[body], _SMALL_BLOCK)
+    flags = {b: _hints(b) & ~(_BOILERPLATE | _DOUBTFUL if size >= limit else 0) for b, size in sizes.items() if b is not body}
+    for run in runs:
+        for block in run.blocks[1:]:
+            run.flags |= flags[block]
+
+
+def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> None:
     """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
-    area = content.smallest_area()
-    kept = [run for run in content.runs if run.keep]
-    size = _size(kept)
-    prose = _size(run for run in kept if run.is_prose) / max(1, size)
-    if size < _PART_CHARACTERS and _is_one_of_several(content, main):
-        area = main or content.smallest_area()
-    for run in kept:
-        flags = run.block.flags  # a menu, a banner or the like is none, whatever trafilatura says
-        run.keep = not (flags & (_BOILERPLATE | _PAGE_MENU) or (flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
+    kept = [run for run in runs if run.keep]
+    area = _smallest_area(kept, body)
+    size = sum(len(run.text) for run in kept)
+    prose = sum(len(run.text) for run in kept if run.is_prose) / max(1, size)
+    if size < _PART_CHARACTERS and _is_one_of_several(runs, body, main):
+        area = _smallest_area((run for run in runs if run.keep), body) if main is None else main
+    for run in kept:  # a menu, a banner or the like is none, whatever trafilatura says
+        run.keep = not (run.flags & (_BOILERPLATE | _PAGE_MENU) or (run.flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
     barred = _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL | _COMMENTS
     if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
-        whole = area if content.blocks[0].size > _SMALL_PAGE else content.blocks[0]
-        _keep_area(content, main or whole, barred)
+        whole = area if sum(len(run.text) for run in runs) > _SMALL_PAGE else body
+        _keep_area(runs, whole if main is None else main, barred)
     else:
         article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
-        _keep_area(content, area, barred, strict=article)
+        _keep_area(runs, area, barred, strict=article)
         if article:
-            _drop_last_headings(content)
+            _drop_last_headings(runs)
 
 
-def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
+def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
+    """Return the smallest block that holds nearly all the kept text."""
+    sizes = _sizes(kept)
+    return [block for block in sizes if sizes[block] >= _AREA_SHARE * sizes[body]][-1] if sizes else body
+
+
+def _is_one_of_several(runs: list[_Run], body: Any, main: Any) -> bool:
     """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
 
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
-    prose = [run for run in content.inside(main or content.blocks[0]) if run.is_prose and not run.block.flags]
-    if 2 * _size(prose) >= sum(len(run.text) for run in prose):
+    prose = [run for run in runs if run.is_prose and not run.flags and (main is None or main in run.blocks)]
+    if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
         return False
     for run in prose if main is None else ():
         run.keep = True
     return True
 
 
-def _keep_area(content: _Content, area: _Block, barred: int, *, strict: bool = False) -> None:
+def _keep_area(runs: list[_Run], area: Any, barred: int, *, strict: bool = False) -> None:
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
-    for run in content.inside(area):
-        tag = run.block.element.tag
-        if not run.keep and not run.block.flags & barred:
-            is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.block.element))
+    for run in runs:
+        if area in run.blocks and not run.keep and not run.flags & barred:
+            tag = run.blocks[-1].tag
+            is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.blocks[-1]))
             run.keep = not strict or is_text
 
 
@@ -251,12 +207,24 @@ def _is_in_outline(element: Any) -> bool:
     return element.tag == "li" and (inner is not None or next(element.iterancestors("li"), None) is not None)
 
 
-def _drop_last_headings(content: _Content) -> None:
+def _drop_last_headings(runs: list[_Run]) -> None:
     """Drop headings that nothing follows, such as "Related stories" at an article's end."""
-    for run in reversed([run for run in content.runs if run.keep]):
-        if run.block.element.tag not in HEADINGS:
+    for run in reversed([run for run in runs if run.keep]):
+        if run.blocks[-1].tag not in HEADINGS:
             return
         run.keep = False
+
+
+def _drop_unkept(body: Any, runs: list[_Run]) -> None:
+    """Take out of the tree everything but the kept runs and the elements around them."""
+    for run in runs:
+        for element, where in () if run.keep else run.nodes:
+            setattr(element, where, None)
+    needed = {element for run in runs if run.keep for element, _ in run.nodes}  # a blank in a <span> parts two words
+    for element in reversed(list(body.iterdescendants())):
+        holder = element.getparent() if element.tag in _BREAKS else element
+        if element not in needed and not any(map(str.strip, holder.itertext())):
+            element.drop_tree()
 
 
 def _hints(element: Any) -> int:
@@ -276,8 +244,7 @@ def _hints(element: Any) -> int:
 
 @lru_cache(maxsize=4096)
 def _named(names: str) -> int:
-    names = _UTILITY.sub(" ", names.lower())
-    words = set(_WORD.findall(names))
+    words = set(_WORD.findall(_UTILITY.sub(" ", names.lower())))
     return sum(flag for flag, hinting in _HINT_WORDS.items() if not words.isdisjoint(hinting))
 
 
@@ -286,20 +253,19 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    copy = deepcopy(root)
-    twins = dict(zip(root.iter(), copy.iter(), strict=True))
+    unmarked = []
     for number, run in enumerate(runs[:_MARKS]):
-        element, where = next(node for node in run.nodes if getattr(*node).strip())
-        text = getattr(element, where)
-        bare = text.lstrip()
-        setattr(twins[element], where, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
-    text = ""
-    try:
+        node = next(node for node in run.nodes if getattr(*node).strip())
+        text = getattr(*node)
+        unmarked.append((*node, text))
+        setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))
+    copy = deepcopy(root)
+    for node_and_text in unmarked:
+        setattr(*node_and_text)
+    taken = ""
+    with suppress(Exception):  # a page that breaks trafilatura is judged by its marked-up area alone
         document = trafilatura.bare_extraction(copy, url=url, include_comments=False)
-        if document is not None and document.body is not None:
-            text = "".join(document.body.itertext())
-    except Exception:  # a page that breaks trafilatura is judged by its marked-up area alone
-        logging.getLogger(__name__).debug("trafilatura failed", exc_info=True)
-    found = {ord(mark) - _FIRST_MARK for mark in _MARK.findall(text)}
+        taken = "".join(document.body.itertext())
+    marks = set(taken)
     for number, run in enumerate(runs):
-        run.keep = number in found
+        run.keep = chr(_FIRST_MARK + number) in marks

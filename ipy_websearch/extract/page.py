@@ -37,22 +37,16 @@ from ipy_websearch.text import visible
 # limit without a word. Measured November 2026.
 _MAX_CHARACTERS = 5_300_000
 _MAX_TAG = 10_000  # characters of a tag besides its quoted values: 5,000 attributes at most
-_MAX_DEPTH = 300
-_MAX_TAGS = 150_000
+_MAX_TAGS = 300_000  # opening and closing ones
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
 _QUOTED = r"=\s*+(?:\"[^\"]*+\"?+|'[^']*+'?+)"
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b.*?(?:</\1[^>]*+>?+|\Z)"
-    rf"|<(?P<end>/)?+(?P<name>[a-z][^\s/>]*+)(?P<rest>(?:{_QUOTED}|[^>])*+)>?+",
+    rf"|</?+(?P<name>[a-z][^\s/>]*+)(?:{_QUOTED}|[^>])*+>?+",
     re.IGNORECASE | re.DOTALL,
 )
-_UNNESTED = frozenset(
-    "area base br col embed hr img input link meta param source track wbr p li dt dd option optgroup tr td th thead tbody"
-    " tfoot rt rp html head body colgroup a".split()
-)
-
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav"
     " ol p pre section table tbody td th tr ul".split()
@@ -70,6 +64,12 @@ _HIDDEN = re.compile(
     r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?!\.?[1-9])|(?:left|top|text-indent):-\d{3,}"
 )
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
+# The pilcrows and link icons on headings.
+_PERMALINKS = etree.XPath(
+    ".//a[contains('|¶|§|', concat('|', normalize-space(), '|'))]"
+    " | .//*[contains('|h1|h2|h3|h4|h5|h6|dt|', concat('|', name(), '|'))]"
+    "//a[contains('|#|🔗|\uf0c1|link|Link|permalink|Permalink|', concat('|', normalize-space(), '|'))]"
+)
 _MOST_OF_THE_PAGE, _TOO_SHORT = 0.6, 800  # share and characters: short pages are what smuggled instructions are tried on
 _EMPTY_CHARACTERS = 250
 
@@ -97,19 +97,15 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
 
 
 def too_hard(page: str) -> str:
-    """Return why a page must not be parsed, "" when it may be: one linear pass without recursion, about 10 ms for 1 MB."""
+    """Return why a page must not be parsed, "" when it may be: one linear pass without recursion."""
     if len(page) > _MAX_CHARACTERS:
         return f"the page has {len(page):,} characters"
-    depth = tags = 0
+    if page.count("<") > _MAX_TAGS:
+        return f"the page has more than {_MAX_TAGS:,} tags"
     for found in _MARKUP.finditer(page):
-        name = (found["name"] or "").lower()
-        if name and len(found[0]) > _MAX_TAG and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
+        is_long = found.end() - found.start() > _MAX_TAG
+        if is_long and found["name"] and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
             return "a tag has too many attributes"
-        if name and name not in _UNNESTED and not found["rest"].endswith("/"):
-            depth = max(0, depth + (-1 if found["end"] else 1))
-        tags += not found["end"]
-        if depth > _MAX_DEPTH or tags > _MAX_TAGS:
-            return f"more than {_MAX_TAGS:,} tags, or {_MAX_DEPTH} within each other"
     return ""
 
 
@@ -136,12 +132,14 @@ def _html(text: str, url: str) -> Page:
 
 
 def parse(text: str) -> Any:
-    """Return the `<html>` element of `text`, with a head and a body."""
+    """Return the `<html>` element of `text`, with a head and a body; raises RecursionError where they lack some of it."""
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     # lxml.html's own lookup runs Python code for every element; trafilatura asks only that they are HtmlElements.
     parser.set_element_class_lookup(etree.ElementDefaultClassLookup(element=html.HtmlElement, comment=html.HtmlComment))
     whole = "<html>" + _EARLY_END.sub("", text)  # lxml refuses a document without any element
     root = html.document_fromstring(whole.encode("utf-8", "replace"), parser=parser, ensure_head_body=True)
+    if parser.error_log.filter_from_fatals():  # beyond a depth of 2,048 elements it drops all text
+        raise RecursionError
     # libxml2 ends a head at HTML 4's elements alone: <main> and <article> right behind it land in the head.
     root.body[:0] = [element for element in root.head if element.tag not in _NEVER_CONTENT]
     return root
@@ -157,18 +155,16 @@ def clean(root: Any, url: str) -> dict[str, None]:
         link = etree.SubElement(etree.SubElement(body, "p"), "a", href=frame.get("src"))
         link.text = f"Frame: {frame.get('title') or frame.get('name') or frame.get('src')}"
     links = _absolute_links(root, url)
+    etree.strip_elements(body, *_NEVER_CONTENT, with_tail=False)
     if visible(words := "".join(body.itertext())) != words:  # what is not visible could not be set again, nor should it be read
         for element in body.iter():
             element.text = visible(element.text) if element.text else None
             element.tail = visible(element.tail) if element.tail else None
-    etree.strip_elements(body, *_NEVER_CONTENT, with_tail=False)
     plain_formulas(body)
     _drop_hidden(body)
     plain_code(body)
-    for anchor in list(body.iter("a")):  # the pilcrows and link icons on headings
-        text = anchor.text_content().strip().lower()
-        if text in ("¶", "§") or (text in ("#", "🔗", "\uf0c1", "link", "permalink") and _in_heading(anchor)):
-            anchor.drop_tree()
+    for anchor in _PERMALINKS(body):
+        anchor.drop_tree()
     return links
 
 
@@ -188,23 +184,17 @@ def _length(element: Any) -> int:
     return sum(len(text.strip()) for text in element.itertext())
 
 
-def _in_heading(element: Any) -> bool:
-    return next(element.iterancestors(*HEADINGS, "dt"), None) is not None
-
-
 def _absolute_links(root: Any, url: str) -> dict[str, None]:
     """Make every address absolute against `<base>` and `url`, drop those that are not http(s); return the links."""
-    base = root.find(".//base[@href]")
-    if base is not None:
-        url = web_address(base.get("href"), url) or url
+    url = web_address(root.xpath("string(.//base/@href)"), url) or url
     links: dict[str, None] = {}
     for element in root.iter("a", "area"):
         href = element.attrib.pop("href", "")
-        within = href.startswith("#")
-        linked = href and not (within and _in_heading(element))  # headings link to themselves
-        if linked and (address := web_address(href, url)):
+        if href.startswith("#") and next(element.iterancestors(*HEADINGS, "dt"), None) is not None:
+            continue  # headings link to themselves
+        if href and (address := web_address(href, url)):
             element.set("href", address)
-            links |= {} if within else {address: None}
+            links |= {} if href.startswith("#") else {address: None}
     return links
 
 
@@ -235,22 +225,26 @@ def metadata(root: Any) -> tuple[str, datetime | None, frozenset[str]]:
     for found in items:  # which grows
         items += found if isinstance(found, list) else [found.get("@graph")] if isinstance(found, dict) else []
     items = [found for found in items if isinstance(found, dict)]
-    titles = [metas[name] for name in _TITLE_NAMES if name in metas]
-    titles += ["".join(element.itertext()) for element in _TITLES(root)]
-    dates = [str(item.get("datePublished")) for item in items]
-    dates += [metas[name] for name in _DATE_NAMES if name in metas]
-    dates += [e.get("datetime") or e.get("content") or e.get("title") or "" for e in _DATED(root)]
+    titles = [
+        *(metas[name] for name in _TITLE_NAMES if name in metas),
+        *("".join(element.itertext()) for element in _TITLES(root)),
+    ]
+    dates = [
+        *(str(item.get("datePublished")) for item in items),
+        *(metas[name] for name in _DATE_NAMES if name in metas),
+        *(e.get("datetime") or e.get("content") or e.get("title") or "" for e in _DATED(root)),
+    ]
     kinds = " ".join((metas.get("og:type", ""), *(str(item.get("@type")) for item in items)))
     title = next((text[:1000] for text in titles if text.strip()), "")
     return title, next(filter(None, map(parse_date, dates)), None), frozenset(re.findall(r"\w+", kinds.lower()))
 
 
-def _json(text: str) -> Any:
-    """Return the object or list that a text is, None for anything else."""
+def _json(text: str, look: Any = None) -> Any:
+    """Return the object or list that a text is, None for anything else; `look` is given the pairs of each object."""
     if len(text) > _MAX_JSON or not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        return json.loads(text, strict=False)
+        return json.loads(text, strict=False, object_pairs_hook=look)
     except (ValueError, RecursionError):
         return None
 
@@ -274,25 +268,23 @@ def embedded_content(root: Any) -> str:
     if parts:
         found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
         return found.replace("noscript", "div")
-    texts = _texts([script.text or "" for script in root.iter("script") if "json" in (script.get("type") or "")])
-    parts = [t if _PROSE.search(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts]
+    texts = list(dict.fromkeys(t for e in root.iter("script") if "json" in (e.get("type") or "") for t in _prose(e.text or "")))
+    parts = [t if _PROSE.match(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts[:_MAX_TEXTS]]
     return "".join(f"<article>{part}</article>" for part in parts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
 
 
-def _texts(scripts: list[str]) -> list[str]:
-    """Return the strings in JSON texts that are prose, each once; JSON within strings is looked into."""
-    stack: list[tuple[str, Any]] = [("", script) for script in reversed(scripts)]
-    texts: dict[str, None] = {}
-    while stack and len(texts) < _MAX_TEXTS:
-        key, value = stack.pop()
-        value = (_json(value) or value) if isinstance(value, str) else value
-        if isinstance(value, dict):
-            stack.extend(reversed(value.items()))
-        elif isinstance(value, list):
-            stack.extend((key, item) for item in reversed(value))
-        elif isinstance(value, str) and _is_prose(key, value):
-            texts[value] = None
-    return list(texts)
+def _prose(text: str) -> list[str]:
+    """Return the strings in a JSON text that are prose; JSON within strings is looked into."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        for key, value in pairs:
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, str):
+                    found.extend([part] if _is_prose(key, part) else _prose(part))
+
+    _json(text, look)
+    return found
 
 
 def _is_prose(key: str, value: str) -> bool:
@@ -322,7 +314,6 @@ _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
 _MAX_SPAN = 50
-_HEAD = "data-ipy-websearch-head"
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
 _BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
@@ -336,11 +327,9 @@ def plain_formulas(body: Any) -> None:
     for formula in list(body.iter("math")):
         source = " ".join(_TEX(formula).split()) or formula.get("alttext")
         if source:
-            holder = formula.getparent()
-            if holder.tag == "span" and holder.text_content().strip() == formula.text_content().strip():
-                formula = holder  # Wikipedia hides it and shows an image of the formula
-            formula.tail = f"${source}$" + (formula.tail or "")
-            formula.drop_tree()
+            formula.getparent().attrib.pop("style", None)  # Wikipedia hides it and shows an image of the formula
+            formula.clear(keep_tail=True)
+            formula.text = f"${source}$"
 
 
 def plain_code(body: Any) -> None:
@@ -410,12 +399,14 @@ def _unwrap(table: Any) -> None:
 
 
 def _complete(table: Any) -> None:
-    """Make the first row the head, and put an empty cell wherever one from a row above reaches down.
+    """Make rows the table's only children, and put an empty cell wherever one reaches to the right or, from above, down.
 
-    So each value stays in its column.
+    So each value stays in its column, and markdownify takes the first row for the head.
     """
+    etree.strip_tags(table, "thead", "tbody", "tfoot")
     rows = [cells for cells in _rows(table) if cells]
-    rows[0][0].getparent().set(_HEAD, "")
+    for other in set(table) - {cells[0].getparent() for cells in rows}:
+        table.addprevious(other)
     free_from: Counter[int] = Counter()  # column → the first row that no cell from above reaches
     for number, cells in enumerate(rows):
         column = 0
@@ -423,19 +414,19 @@ def _complete(table: Any) -> None:
             while free_from[column] > number:
                 cell.addprevious(etree.Element("td"))
                 column += 1
-            for _ in range(_span(cell, "colspan")):
-                free_from[column] = number + _span(cell, "rowspan")
-                column += 1
-
-
-def _span(cell: Any, name: str) -> int:
-    return min(_MAX_SPAN, max(1, _number(cell, name)))
+            width = min(_MAX_SPAN, _number(cell, "colspan"))
+            for covered in range(column, column + width):
+                free_from[covered] = number + min(_MAX_SPAN, _number(cell, "rowspan"))
+            for _ in range(1, width):
+                cell.addnext(etree.Element("td"))
+            cell.attrib.pop("colspan", None)
+            column += width
 
 
 def _number(element: Any, name: str) -> int:
-    """Return the number that an attribute gives, 1 when it gives none."""
+    """Return the positive number that an attribute gives, 1 when it gives none."""
     value = (element.get(name) or "").strip()
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 6 else 1
 
 
 class _Converter(markdownify.MarkdownConverter):
@@ -476,14 +467,9 @@ class _Converter(markdownify.MarkdownConverter):
         more = "".join(f"\n{' ' * len(bullet) * bool(line)}{line}" for line in lines[1:])
         return f"{bullet}{lines[0]}{more}\n" if lines[0] else "\n"
 
-    def convert_tr(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return a row, under the head the line that makes a table of it."""
-        line = " --- |" * sum(_span(cell, "colspan") for cell in el.children if cell.name) if _HEAD in el.attrs else ""
-        return "".join(f"|{part}\n" for part in (text, line) if part)
-
     def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a cell; `tr` adds the line's first bar."""
-        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + " |" * (_span(el, "colspan") - 1)
+        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |"
 
     convert_th = convert_td
 
@@ -495,5 +481,5 @@ class _Converter(markdownify.MarkdownConverter):
     convert_sub = convert_sup
 
 
-_OPTIONS: Any = {"bs4_options": {"features": "lxml"}, "heading_style": "ATX", "bullets": "-", "autolinks": False}
-_CONVERTER = _Converter(**_OPTIONS)
+_OPTIONS: Any = {"heading_style": "ATX", "bullets": "-", "autolinks": False, "table_infer_header": True}
+_CONVERTER = _Converter(bs4_options="lxml", **_OPTIONS)
