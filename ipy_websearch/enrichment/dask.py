@@ -59,8 +59,8 @@ LATE_S = 5.0
 TASK_LEASE_S = 900.0
 _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "IPY_WEBSEARCH_CONTACT")
 
-# A row's number, the columns to ask for, and its values.
-RowInput = tuple[int, tuple[int, ...], dict[str, str | None]]
+# A row's number, what is known of it, the columns to ask for, and its values.
+RowInput = tuple[int, Outcome, list[Column], dict[str, str | None]]
 
 # The provider to ask (None: the chain), how many searches run at once, and what one costs.
 SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
@@ -73,20 +73,19 @@ class Equipment(WorkerPlugin):
     """What a worker process has once for a run: keys and addresses, model client, searches, limiter.
 
     `kind` is the class of sessions, which are above this room, so it cannot import them. All that tasks need beside is in
-    `config`, without clients, and `columns`.
+    `config`, without clients.
     """
 
     config: RowConfig
     deadline: Any = None
 
-    def __init__(self, session: Session, run: str, config: RowConfig, columns: Sequence[Column], searches: SearchTerms) -> None:
+    def __init__(self, session: Session, run: str, config: RowConfig, searches: SearchTerms) -> None:
         self.name = run
         self.keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
         self.variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
         self._kind = type(session)
         self._settings = {name: getattr(session.settings, name) for name in session.settings.trait_names(config=True)}
         self._config = config
-        self._columns = columns
         self._searches = searches
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -125,11 +124,11 @@ class Equipment(WorkerPlugin):
         await asyncio.gather(*tasks, return_exceptions=True)
         self._asking.difference_update(tasks)
 
-    async def _row(self, worker: Any, task: str, n: int, numbers: tuple[int, ...], values: dict[str, str | None]) -> None:
-        columns = [self._columns[c] for c in numbers]
-        spent, outcome = list[LedgerRow](), Outcome(asked=numbers)
-        budget = RunBudget(self.config.model)
-        booking = Booking(cast(Any, None), "", "", "", budget=budget, write=spent.extend)
+    async def _row(
+        self, worker: Any, task: str, n: int, outcome: Outcome, columns: list[Column], values: dict[str, str | None]
+    ) -> None:
+        spent = list[LedgerRow]()
+        booking = Booking(cast(Any, None), "", "", "", budget=RunBudget(self.config.model), write=spent.extend)
         try:
             await Row(self.config, columns, values, booking, outcome).ask()
         finally:
@@ -155,7 +154,7 @@ class Task:
 
     future: Any
     worker: str
-    rows: dict[int, RowInput]
+    rows: set[int]
     held: Reservation
     row_usd: Decimal
     ended_at: float = 0.0
@@ -215,7 +214,7 @@ class DaskWorkers:
         charges = config.searches.charges if config.searches is not None else ()
         searches = (self._provider, run.options.concurrency, charges)
         config = replace(config, client=nothing, limiter=nothing, searches=None)
-        equipment = Equipment(self._session, self._id, config, run.plan.columns, searches)
+        equipment = Equipment(self._session, self._id, config, searches)
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         Variable(self._id, client=self._client).set(0.0)
@@ -264,7 +263,7 @@ class DaskWorkers:
     def _lose(self, name: str) -> list[int]:
         """Forget a task, and return its rows that have not ended."""
         task = self._tasks.pop(name)
-        left, task.rows = list(task.rows), {}
+        left, task.rows = sorted(task.rows), set()
         return left
 
     def _submit(self, run: Enrichment) -> bool:
@@ -285,18 +284,18 @@ class DaskWorkers:
             room, size = min(room, PROBES - begun), min(size, PROBES)
         if room < size:
             return False
-        inputs = {n: (n, run.outcomes[n].asked, run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
         try:
-            fitting, held = run.reserve({n: _worst_of(run, row) for n, row in inputs.items()}, TASK_LEASE_S)
+            fitting, held = run.reserve({n: _worst_of(run, n) for n in list(self._queue)[:size]}, TASK_LEASE_S)
         except BudgetExceededError as exc:
             if not self._tasks:
                 run.halt("budget", str(exc), None)
             return False
-        rows = {n: inputs[self._queue.popleft()] for n in fitting}
+        rows: list[RowInput] = [(n, run.outcomes[n], *run.asked(n)) for n in fitting]
+        for _ in rows:
+            self._queue.popleft()
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=lambda worker: loads[worker])
-        arguments = (self._id, name, share, list(rows.values()))
-        future = self._client.submit(ask_rows, *arguments, workers=[worker], pure=False, key=name)
-        self._tasks[name] = Task(future, worker, rows, held, held.usd / len(rows))
+        future = self._client.submit(ask_rows, self._id, name, share, rows, workers=[worker], pure=False, key=name)
+        self._tasks[name] = Task(future, worker, set(fitting), held, held.usd / len(rows))
         return True
 
     def _take(self, run: Enrichment, event: bytes) -> None:
@@ -307,26 +306,24 @@ class DaskWorkers:
         if task is None or n not in task.rows:  # the worker was taken for lost
             run.ledger.book(booked)
             return
-        del task.rows[n]
+        task.rows.remove(n)
         if not task.rows:
             del self._tasks[name]
         task.settle(booked)
-        outcome.cells |= run.outcomes[n].cells
         run.finish(n, outcome)
         self._changed.set()
 
 
-def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
+def _worst_of(run: Enrichment, n: int) -> Decimal | None:
     """Return what a row may cost at worst: each search adds a request with what it found (None: unknown)."""
     if not run.budget.bounded:
         return None
-    config, (_, numbers, values) = run.config, row
-    columns = [run.plan.columns[c] for c in numbers]
+    config, (columns, values) = run.config, run.asked(n)
     body = request_body(config, columns, [user_message(row_text(columns, values))], [], final=True)
     total = charges_cost(config.searches.charges * config.max_searches if config.searches is not None else ())
     tokens, most = estimate_tokens(body), max_tokens(columns)
-    for n in range(config.max_searches + 1):
-        total = add_money(total, worst_case(config.model, tokens + n * GROWTH_TOKENS, most))
+    for made in range(config.max_searches + 1):
+        total = add_money(total, worst_case(config.model, tokens + made * GROWTH_TOKENS, most))
     return total
 
 

@@ -43,9 +43,8 @@ _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 # A `retry-after` of less than these seconds is not worth a word.
 SHOWN_FROM_S = 1.0
 
-# Seconds between two drawings of a bar: one that moves, one that stands still in a terminal, where it shows its clock, and one
-# elsewhere while only the time left of a wait changes.
-INTERVAL_S, CLOCK_S, COUNTDOWN_S = 0.2, 1.0, 10.0
+# Seconds between two drawings of a bar, and of a wait by which it is drawn anew.
+INTERVAL_S, STEP_S = 0.2, 10.0
 
 
 @dataclass(slots=True)
@@ -271,9 +270,11 @@ class Progress:
 
     @property
     def waits_for(self) -> str:
-        """What is being waited for, "" for nothing but answers."""
+        """What is being waited for, "" for nothing but answers. The time left goes down in steps, so that the bar is not drawn
+        for each second of it."""
         wait_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
-        told = f"waiting for the API (retry-after) {duration(wait_s)}" if wait_s >= SHOWN_FROM_S else ""
+        steps_s = STEP_S * math.ceil(wait_s / STEP_S) if wait_s > STEP_S else wait_s
+        told = f"waiting for the API (retry-after) {duration(steps_s)}" if wait_s >= SHOWN_FROM_S else ""
         return ", ".join(filter(None, (self.note, told)))
 
 
@@ -283,39 +284,32 @@ class Bar:
     def __init__(self, progress: Progress, show: bool) -> None:
         self._progress = progress
         self._bar: Any = None
-        self._drawn: tuple[Any, ...] = ()
-        self._drawn_at = 0.0
+        self._drawn, self._drawn_at = "", 0.0
         if show:
             from tqdm import tqdm
 
             # Lab paints what comes on standard error like an error.
             where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
-            self._is_terminal = bool(getattr(where, "isatty", lambda: False)())
             options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where}
             self._bar = tqdm(total=progress.total, desc=progress.name, unit="row", **options)
 
     def update(self) -> None:
         """Draw the counts as they stand, if that is news."""
-        if self._bar is None:
-            return
-        progress, waits_for = self._progress, self._progress.waits_for
-        state = (progress.finished, progress.total, progress.facts, progress.note, bool(waits_for))
-        still_s = CLOCK_S if self._is_terminal else COUNTDOWN_S if waits_for != progress.note else math.inf
-        if time.monotonic() - self._drawn_at >= (INTERVAL_S if state != self._drawn else still_s):
-            self._drawn, self._drawn_at = state, time.monotonic()
-            self._draw()
+        text = ", ".join(filter(None, (self._progress.facts, self._progress.waits_for)))
+        if self._bar is not None and text != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
+            self._drawn, self._drawn_at = text, time.monotonic()
+            self._draw(text)
 
-    def _draw(self) -> None:
+    def _draw(self, text: str) -> None:
         """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""
-        progress = self._progress
-        self._bar.total = progress.total
-        self._bar.set_postfix_str(", ".join(filter(None, (progress.facts, progress.waits_for))), refresh=False)
-        if not self._bar.update(progress.finished - self._bar.n):
+        self._bar.total = self._progress.total
+        self._bar.set_postfix_str(text, refresh=False)
+        if not self._bar.update(self._progress.finished - self._bar.n):
             self._bar.refresh()
 
     def close(self) -> None:
         """Draw a last time and take the bar away: the report stays."""
         if self._bar is not None:
-            self._draw()
+            self._draw(self._progress.facts)
             self._bar.close()
             self._bar = None

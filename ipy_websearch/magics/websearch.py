@@ -164,7 +164,7 @@ def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
             return f"{plural(store.clear(column), 'value')} removed from the store."
         case "cancel":
             address = os.environ.get("ANTHROPIC_BASE_URL", "")
-            ended, said = background.run(lambda: cancel_open(session.claude, store, address))
+            ended, said = background.run(lambda: cancel_open(session.claude, store.ledger, address))
             told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
             return "\n".join([f"{told}, and collected by the same call.", *said])
         case "":
