@@ -272,12 +272,22 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     Raises:
         ConfigError: the columns are faulty, or the frame has a column of its own where one would go (`sources`: with theirs).
     """
-    names = names_of(frame)
-    wanted = parse_columns(columns, names)
-    sample = checked("sample", sample)
-    fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
-    check_names(added_names(wanted, sources), fields, names, frame.attrs.get(NOTED))
-    return plan_of(inputs_of(frame, fields), wanted, fields, sample)
+    wanted, fields, _ = wanted_columns(columns, names_of(frame), sources, frame.attrs.get(NOTED))
+    return plan_of(inputs_of(frame, fields), wanted, fields, checked("sample", sample))
+
+
+def wanted_columns(
+    asked: Any, names: Sequence[str], sources: bool, noted: Any = ()
+) -> tuple[tuple[Column, ...], list[str], list[str]]:
+    """Return the wanted columns, the names of those that their questions name, and of all to be added to a frame with `names`.
+
+    Raises:
+        ConfigError: see `make_plan`.
+    """
+    wanted = parse_columns(asked, names)
+    fields, new = list(dict.fromkeys(field for column in wanted for field in column.fields)), added_names(wanted, sources)
+    check_names(new, fields, names, noted)
+    return wanted, fields, new
 
 
 def plan_of(rows: Sequence[Inputs], columns: Sequence[Column], fields: Sequence[str], sample: int | None = None) -> Plan:
@@ -330,19 +340,14 @@ class Evidence:
 
     def __init__(self, *, whole: bool = True) -> None:
         self.whole = whole
-        self._texts: dict[str, tuple[str, str]] = {}
+        self.texts: dict[str, tuple[str, str]] = {}
         self.searched = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether searches ran and found nothing at all."""
-        return self.searched and not self._texts
 
     def add(self, url: str, texts: Sequence[str]) -> None:
         """Add a result."""
         key = address_of(url)
-        before = self._texts.get(key, (url, ""))[1]
-        self._texts[key] = (url, f"{before} {fold(' '.join(texts))}")
+        before = self.texts.get(key, (url, ""))[1]
+        self.texts[key] = (url, f"{before} {fold(' '.join(texts))}")
 
     def cited(self, source: Any, quote: Any) -> tuple[str | None, str | None]:
         """Return the claimed source and quote as far as the results bear them out.
@@ -350,10 +355,10 @@ class Evidence:
         The quote stands in a result word for word (pieces between "…" each), and the source is that result; without such
         a quote it is the result with the claimed address. None stands for what is in no result.
         """
-        own = self._texts.get(address_of(source)) if isinstance(source, str) and source.strip() else None
+        own = self.texts.get(address_of(source)) if isinstance(source, str) and source.strip() else None
         pieces = [fold(part).strip(" \"'“”‘’") for part in re.split(r"…|\.\.\.", quote)] if isinstance(quote, str) else []
         wanted = [piece for piece in pieces if piece]
-        having = [result for result in self._texts.values() if wanted and all(piece in result[1] for piece in wanted)]
+        having = [result for result in self.texts.values() if wanted and all(piece in result[1] for piece in wanted)]
         if not having:
             return (own[0] if own else None), None
         return (own if own in having else having[0])[0], " ".join(visible(str(quote)).split())
@@ -387,7 +392,7 @@ def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell
         kind = "none of the choices" if column.choices else f"no {_WORDS.get(column.kind, column.kind.__name__)}"
         return Cell(missing=f"{column.name} is left out: “{shorten(plain(str(given)), _SHOWN_CHARS)}” is {kind}")
     if value is None or (_says_nothing(given) and not column.choices):  # a choice may be such a word
-        return Cell(missing=NO_RESULTS if evidence.is_empty else NOT_FOUND)
+        return Cell(missing=NO_RESULTS if evidence.searched and not evidence.texts else NOT_FOUND)
     stated = entry.get("confidence")
     confidence = float(stated) if type(stated) in (int, float) and 0 <= stated <= 1 else None
     source, quote = evidence.cited(entry.get("source"), quoted)

@@ -22,11 +22,10 @@ from ipy_websearch.enrichment.columns import (
     Cell,
     Column,
     added_names,
-    check_names,
     earlier_names,
     inputs_of,
     names_of,
-    parse_columns,
+    wanted_columns,
 )
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import ConfigError, EnrichmentError
@@ -132,12 +131,13 @@ def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: Enrich
     from ipy_websearch.frames import columns_for
 
     if is_dask(options.frame):
-        new, fields = _wanted(options, [str(name) for name in options.frame.columns], options.frame._meta.attrs.get(NOTED))
+        meta = options.frame._meta
+        _, fields, new = wanted_columns(options.columns, names_of(meta), options.sources, meta.attrs.get(NOTED))
         client = _default_client()
         cluster = None if options.mode == "batch" else options.cluster or client
         return on_dask(lambda rows: start(replace(options, frame=rows, cluster=cluster)), options.frame, fields, new)
     frame, native = _eager(options.frame)
-    new, fields = _wanted(options, frame.columns)
+    _, fields, new = wanted_columns(options.columns, frame.columns, options.sources)
 
     def put_back(filled: pd.DataFrame) -> Any:
         kept = frame.drop(list(_replaced(frame.columns, new)), strict=False)
@@ -148,15 +148,6 @@ def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: Enrich
     )
     work.put_back = put_back
     return work
-
-
-def _wanted(options: EnrichOptions, names: Sequence[str], noted: Any = ()) -> tuple[list[str], list[str]]:
-    """Return the names of the columns to add, and of those that the questions name; see `make_plan` for the errors."""
-    wanted = parse_columns(options.columns, names)
-    new = added_names(wanted, options.sources)
-    fields = list(dict.fromkeys(field for column in wanted for field in column.fields))
-    check_names(new, fields, names, noted)
-    return new, fields
 
 
 def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:

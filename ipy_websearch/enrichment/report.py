@@ -284,7 +284,7 @@ class Bar:
     def __init__(self, progress: Progress, show: bool) -> None:
         self._progress = progress
         self._bar: Any = None
-        self._drawn, self._drawn_at = "", 0.0
+        self._drawn, self._drawn_at = (0, ""), 0.0
         if show:
             from tqdm import tqdm
 
@@ -296,8 +296,9 @@ class Bar:
     def update(self) -> None:
         """Draw the counts as they stand, if that is news."""
         text = ", ".join(filter(None, (self._progress.facts, self._progress.waits_for)))
-        if self._bar is not None and text != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
-            self._drawn, self._drawn_at = text, time.monotonic()
+        state = (self._progress.finished, text)
+        if self._bar is not None and state != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
+            self._drawn, self._drawn_at = state, time.monotonic()
             self._draw(text)
 
     def _draw(self, text: str) -> None:

@@ -25,25 +25,26 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch import api, background
-from ipy_websearch.enrichment.columns import Cell, Column, RowError, plan_of
+from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, grouped
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
-from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of, searching
+from ipy_websearch.enrichment.run import Enrichment, Provider, Rows, model_to_ask, searches_of, searching
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Then
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
+from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
@@ -99,15 +100,6 @@ _NOT_THE_USER = (__package__.partition(".")[0], "duckdb", "IPython", "ipykernel"
 _stopped: tuple[object, float] = (None, 0.0)
 _wakeup: tuple[socket.socket, socket.socket] | None = None
 _pressed = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SqlOptions:
-    """The options of `register`, those of an enrichment in `given`. `id` is the question of the ledger that has the budget."""
-
-    id: str
-    given: EnrichOptions
-    on_error: str
 
 
 class AnswerRow(Row):
@@ -185,52 +177,6 @@ def _value(outcome: Outcome) -> Any:
     ]
 
 
-def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], options: SqlOptions, fresh: bool) -> Enrichment:
-    """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
-
-    Raises:
-        MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
-    """
-    whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
-    budget = session.budgets.for_question(options.id, checked("budget_usd", options.given.budget_usd), **whose)
-    given = replace(options.given, resume=kind == "ask_ai")
-    names, question = ARGUMENTS[kind], f"{kind}: {rows[0][-1]}"
-    if kind == "web_search":
-        plan = plan_of(rows, [Column(kind, "{query}", str, (), names, kind)], names)
-        request = session.search_request("placeholder")
-        return searching(session, plan, given, request, budget, fresh=fresh, question=question)
-    client, model = model_to_ask(session, given.model)
-    engine, _ = session.provider_to_ask(given.provider)
-    keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
-    defaults = session.search_request("placeholder", count=RESULTS)
-    searches: Searches | None = None
-    first: tuple[str, Mapping[str, Any]] = ("", {})
-    if engine or keyed or client.offline:
-        searches, first = searches_of(session, engine, given.concurrency, budget, defaults)
-    now = datetime.now(UTC)
-    config = RowConfig(
-        client=client,
-        model=model,
-        system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
-        limiter=ConcurrencyLimiter(given.concurrency, patience_s=TIMEOUT_S),
-        timeout_s=TIMEOUT_S,
-        limit_s=TIMEOUT_S,
-        search_s=SEARCH_S,
-        defaults=defaults,
-        searches=searches,
-        max_searches=1 if searches else 0,
-        max_tokens=MAX_TOKENS,
-        retrieve_first=session.settings.retrieve_first,
-        fresh=fresh,
-    )
-    template = f"ask_ai({', '.join(names)})" + f", fresh {options.id}" * fresh
-    plan = plan_of(rows, [Column(kind, template, str, (), names, kind)], names)
-    given = replace(given, max_searches=config.max_searches)
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    since = time.time() - FRESH_S if fresh else midnight
-    return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, first, question=question, since=since)
-
-
 # --- registering --------------------------------------------------------------------------------------------------------
 
 _ID = "ipy_websearch_id"
@@ -293,9 +239,8 @@ def register(
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
     shared: dict[str, Any] = {"concurrency": concurrency, "budget_usd": budget_usd, "resume": bool(resume)}
     given = EnrichOptions(None, {}, model=model, provider=provider, **shared)
-    options = SqlOptions(uuid.uuid4().hex[:12], given, on_error)
-    functions = _known(con, prefix) or _create(con, prefix, options)
-    functions.options = options
+    functions = _known(con, prefix) or _create(con, Functions(prefix))
+    functions.given, functions.on_error, functions.id = given, on_error, uuid.uuid4().hex[:12]
     listen_for_interrupts()
 
 
@@ -310,14 +255,14 @@ def _known(con: Any, prefix: str) -> Functions | None:
     return _registered[found[0][0]][0] if found[0][0] in _registered else None
 
 
-def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
+def _create(con: Any, functions: Functions) -> Functions:
     import duckdb
 
-    functions, number = Functions(prefix, options), uuid.uuid4().hex
+    number = uuid.uuid4().hex
     own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
     definitions, made = [*functions.definitions(), own], list[str]()
     for definition in definitions:
-        name = f"{prefix}{definition['name']}"
+        name = f"{functions.prefix}{definition['name']}"
         try:
             con.create_function(**{**definition, "name": name})
             made.append(name)
@@ -333,16 +278,19 @@ def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
 # --- the functions --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Functions:
-    """The functions of one registration; setting `options` changes how they work from the next chunk on.
+    """The functions of one registration; what is set anew holds from the next chunk on: the options `given`, and `id`, the
+    question of the ledger that has the budget.
 
     Chunks are worked off one after another, so that equal rows in several threads are asked once.
     """
 
-    def __init__(self, prefix: str, options: SqlOptions) -> None:
-        self.prefix = prefix
-        self.options = options
-        self._lock = threading.Lock()
+    prefix: str
+    given: EnrichOptions = EnrichOptions(None, {})
+    on_error: str = "null"
+    id: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the arguments of `create_function` for each function."""
@@ -366,10 +314,12 @@ class Functions:
             raise TypeError(f"{name} takes {USAGES[kind].format(name)}; fresh := true may follow")
         for fresh in (False, True):
             if distinct := list(dict.fromkeys(call for call in calls if call is not None and call[1] is fresh)):
-                with self._lock:
-                    outcomes |= zip(distinct, self._run(kind, [call[0] for call in distinct], fresh, presses), strict=True)
+                with self.lock:
+                    run = self._run(kind, [call[0] for call in distinct], fresh or not self.given.resume)
+                    _interrupted_by(presses, run)
+                outcomes |= zip(distinct, run.outcomes, strict=True)
         failed = {call: outcome.error for call, outcome in outcomes.items() if outcome.status != "ok"}
-        if failed and self.options.on_error == "raise":
+        if failed and self.on_error == "raise":
             call, error = next(iter(failed.items()))
             raise WebSearchError(f"{name}{_shown(call)}: {error}")
         _warn(name, outcomes)
@@ -379,15 +329,57 @@ class Functions:
         hits = pa.list_(pa.struct([*struct.items(), ("provider", pa.string())]))
         return pa.array(found, pa.string() if kind == "ask_ai" else hits)
 
-    def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool, presses: int) -> list[Outcome]:
-        session, options = api.session(), self.options
+    def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool) -> Enrichment:
+        """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
+
+        Raises:
+            MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
+        """
+        session, names = api.session(), ARGUMENTS[kind]
+        whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
+        budget = session.budgets.for_question(self.id, checked("budget_usd", self.given.budget_usd), **whose)
+        question, template = f"{kind}: {rows[0][-1]}", "{query}" if kind == "web_search" else f"ask_ai({', '.join(names)})"
+        template += f", fresh {self.id}" if fresh and kind == "ask_ai" else ""
+        plan = plan_of(rows, [Column(kind, template, str, (), names, kind)], names)
         try:
-            run = enrichment(session, kind, rows, options, fresh or not options.given.resume)
+            if kind == "ask_ai":
+                return self._answers(session, plan, budget, question, fresh)
+            request, given = session.search_request("placeholder"), replace(self.given, resume=False)
+            return searching(session, plan, given, request, budget, fresh=fresh, question=question)
         except MissingKeyError as exc:
             setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
-        _interrupted_by(presses, run)
-        return run.outcomes
+
+    def _answers(self, session: Session, plan: Plan, budget: Budget, question: str, fresh: bool) -> Enrichment:
+        """Return the run that asks a model. It searches when an engine with a key is there, or one is named."""
+        client, model = model_to_ask(session, self.given.model)
+        engine, _ = session.provider_to_ask(self.given.provider)
+        keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
+        defaults, concurrency = session.search_request("placeholder", count=RESULTS), self.given.concurrency
+        searches: Searches | None = None
+        first: Provider = ("", {})
+        if engine or keyed or client.offline:
+            searches, first = searches_of(session, engine, concurrency, budget, defaults)
+        now, most = datetime.now(UTC), 1 if searches else 0
+        config = RowConfig(
+            client=client,
+            model=model,
+            system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
+            limiter=ConcurrencyLimiter(concurrency, patience_s=TIMEOUT_S),
+            timeout_s=TIMEOUT_S,
+            limit_s=TIMEOUT_S,
+            search_s=SEARCH_S,
+            defaults=defaults,
+            searches=searches,
+            max_searches=most,
+            max_tokens=MAX_TOKENS,
+            retrieve_first=session.settings.retrieve_first,
+            fresh=fresh,
+        )
+        given = replace(self.given, max_searches=most, resume=True)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        since = time.time() - FRESH_S if fresh else midnight
+        return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, first, question=question, since=since)
 
 
 def _set_key(variable: str, key: str) -> str:
