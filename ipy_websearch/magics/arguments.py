@@ -166,15 +166,14 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
     """Return the option at the start of a line as argparse reads it without doubt (`--count=5`), and what follows."""
     found = re.match(_FLAG, line)
-    flag = found[0] if found else line.split(maxsplit=1)[0]
+    word = line.split(maxsplit=1)[0]
+    flag = found[0] if found else word
     if flag not in known:
         hint = did_you_mean(flag, [name for name in known if name.startswith("--")])
         raise UsageError(f"unknown option {flag}{hint or '; --help lists them'} (-- ends the options)")
-    rest = line[len(flag) :]
     if known[flag].nargs == 0:
-        if rest[:1].strip():
-            raise UsageError(f"{flag} takes no value, so not {rest.split()[0]!r}")
-        return flag, rest.lstrip()
+        return word, line[len(word) :].lstrip()  # argparse refuses `--follow=no`
+    rest = line[len(flag) :]
     value = re.match(_VALUE, rest)
     if value is None or value["bare"] in known:
         raise UsageError(f"{flag} needs a value; --help shows how")

@@ -96,9 +96,7 @@ def parse_cell(cell: str) -> dict[str, Any]:
         UsageError: a line is no `name: question`, or a name stands twice.
     """
     columns: dict[str, Any] = {}
-    for line in filter(None, (line.strip() for line in cell.splitlines())):
-        if line.startswith("#"):
-            continue
+    for line in (line.strip() for line in cell.splitlines() if re.match(r"\s*[^\s#]", line)):
         match = re.fullmatch(_LINE, line)
         if match is None:
             raise UsageError(f"cannot read the line {line!r}; write it as {EXAMPLE} or with a type as founded: int = …")

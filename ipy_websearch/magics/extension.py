@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from inspect import signature
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -45,7 +44,8 @@ def load(shell: Any) -> None:
     """Register with a shell, unless that has been done."""
     if hasattr(shell, _ATTRIBUTE):
         return
-    settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
+    # first: a wrong setting leaves nothing behind
+    settings = load_settings(Path.cwd(), parent=shell, warn=lambda text: print(f"ipy_websearch: {text}", file=sys.stderr))
     undo = ExitStack()
     undo.callback(_tell_api, "stop_recording")
     magics: dict[str, Any] = {function.__name__: MethodType(function, shell) for function in MAGICS}
@@ -95,10 +95,6 @@ def _tell_api(name: str, *values: Any) -> None:
         getattr(api, name)(*values)
 
 
-def _warn(text: str) -> None:
-    print(f"ipy_websearch: {text}", file=sys.stderr)
-
-
 # --- completion --------------------------------------------------------------------------------------------------------
 
 
@@ -129,8 +125,6 @@ def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
     if in_body or typed_line is None:
         return "", ()
     *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", typed_line[2]))
-    if typed_line[1] == "websearch":
-        return typed, _after_websearch(before)
     return _argument(shell, magics[typed_line[1]].make_parser(), typed, before)
 
 
@@ -139,19 +133,20 @@ def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
     flags = parser._option_string_actions
     last = flags.get(before[-1]) if before else None
     if last is not None and last.nargs != 0:
-        return _values(shell, last, typed)
+        return _values(shell, last, typed, last.dest)
     positional = next((action for action in parser._actions if not action.option_strings), None)
-    is_text = positional is not None and positional.dest in _TEXTS
-    if is_text and ("--" in before or parse(parser, " ".join(before))[1]):
+    name = positional.dest if positional is not None else ""
+    if name in _TEXTS and ("--" in before or parse(parser, " ".join(before))[1]):
         return "", ()
     if typed.startswith("-"):
-        return typed, [name for name in flags if name.startswith("--" if typed.startswith("--") else "-")]
-    return ("", ()) if positional is None else _values(shell, positional, typed)
+        return typed, [flag for flag in flags if flag.startswith("--" if typed.startswith("--") else "-")]
+    return _values(shell, positional, typed, before[0] if name == "command" and before else name)
 
 
-def _values(shell: Any, action: Any, typed: str) -> Found:
-    """Return the values that an argument may have, as far as they are known."""
+def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
+    """Return the values that an argument may have, as far as they are known, by its name or by a command of %websearch."""
     from ipy_websearch import api
+    from ipy_websearch.keys import KEYS
     from ipy_websearch.model.client import ALIASES
     from ipy_websearch.providers.base import provider_infos
     from ipy_websearch.providers.brave import catalogue
@@ -161,26 +156,17 @@ def _values(shell: Any, action: Any, typed: str) -> Found:
     known: dict[str, Iterable[str]] = {
         "provider": [*provider_infos(), *session.settings.search_tools],
         "model": ["offline", *ALIASES, *ALIASES.values()],
-        "tools": [*TOOL_SETS, *(name for names in TOOL_SETS.values() for name in names), "read_research", "none"],
+        "tools": [*TOOL_SETS, *(tool for tools in TOOL_SETS.values() for tool in tools), "read_research", "none"],
         "goggles": catalogue(),
         "freshness": ("pd", "pw", "pm", "py"),
         "panel": session.panels,
         "output": variables,
-        "frame": [name for name, value in variables.items() if hasattr(value, "columns")],
-        "cluster": [name for name, value in variables.items() if is_cluster(value)],
+        "frame": [variable for variable, value in variables.items() if hasattr(value, "columns")],
+        "cluster": [variable for variable, value in variables.items() if is_cluster(value)],
+        "command": [*COMMANDS, "help"],
+        "key": [short for spec in KEYS.values() for short in spec.names],
+        "store": ("clear", "cancel"),
+        "cache": ("clear",),
     }
-    word = re.split("[,+]", typed)[-1] if action.dest == "tools" else typed
-    return word, action.choices or known.get(action.dest, ())
-
-
-def _after_websearch(before: list[str]) -> Iterable[str]:
-    """Return what may stand behind the words `before` on a line of `%websearch`."""
-    from ipy_websearch.keys import KEYS
-    from ipy_websearch.providers.brave import catalogue
-
-    if not before:
-        return [*COMMANDS, "help"]
-    keys = [name for spec in KEYS.values() for name in spec.names]
-    names = {"key": keys, "goggles": catalogue(), "store": ["clear", "cancel"], "cache": ["clear"]}
-    taken = signature(COMMANDS[before[0]]).parameters.values()
-    return [*(f"--{one.name}" for one in taken if one.kind == one.KEYWORD_ONLY), *names.get(before[0], ())]
+    word = re.split("[,+]", typed)[-1] if name == "tools" else typed
+    return word, getattr(action, "choices", None) or known.get(name, ())

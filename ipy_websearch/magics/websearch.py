@@ -139,8 +139,6 @@ def _index(call: Call, *folders: str, remove: bool = False) -> str:
         if remove:
             lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
             continue
-        if not folder.is_dir():
-            raise UsageError(f"{folder} is not a folder")
         report = index.add_folder(folder)
         counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
         lines += [f"{folder}: {counts}", *(f"  skipped {path}: {reason}" for path, reason in report.skipped[:10])]
@@ -169,8 +167,8 @@ def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
             return "\n".join([f"{told}, and collected by the same call.", *said])
         case "":
             for batch in open_batches(store.ledger):
-                told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
-                print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
+                rows = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
+                print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
             return store.listing()
     raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
 

@@ -70,7 +70,7 @@ def test_options_may_follow_names_where_there_is_no_text() -> None:
         ("--max-searches", "--max-searches needs a value"),
         ("--max-searches --follow why", "--max-searches needs a value"),
         ("--max-searches three why", "--max-searches: invalid int value: 'three'"),
-        ("--follow=no why", "--follow takes no value, so not '=no'"),
+        ("--follow=no why", "--follow: ignored explicit argument 'no'"),
         ("-o not-a-name why", "'not-a-name' is not a variable name"),
     ],
 )

@@ -95,7 +95,6 @@ def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
         ("export --file", "unknown option --file"),
         ("store empty", "store clear [COLUMN]"),
         ("cache empty", "write %websearch cache clear"),
-        ("index nowhere", "nowhere is not a folder"),
     ],
 )
 def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: str) -> None:
