@@ -12,23 +12,24 @@ from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
 from typing import Any
 
-_TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
-_BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
+# All but `_SPACE` are compiled at their first use: they take 3 ms, for which loading the extension should not wait.
+_TAG = r"(?s)<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)"
+_BREAK = r"(?i)</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>"
 # A single blank is left as it is: most are, and replacing each one by itself took most of the time of a search's results.
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]{2,}|[\t\r\n\f\v\u00a0\u2028\u2029]")
 
 # Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
 # Hangul fillers, variation selectors and the tag block: a reader cannot see them, but a model would read them.
-_INVISIBLE = re.compile(
+_INVISIBLE = (
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
     "\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # U+200C and U+200D join or part emoji and the letters of Arabic, Syriac, India and its neighbours. Anywhere else they have no
 # effect, and may be there to hide something.
 _JOINED = "[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u2190-\u2bff\U0001f000-\U0001faff]"
-_USELESS_JOINER = re.compile(f"[\u200c\u200d](?:(?!{_JOINED})|(?<!{_JOINED}[\u200c\u200d])(?<!{_JOINED}\ufe0f[\u200c\u200d]))")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
+_USELESS_JOINER = f"[\u200c\u200d](?:(?!{_JOINED})|(?<!{_JOINED}[\u200c\u200d])(?<!{_JOINED}\ufe0f[\u200c\u200d]))"
+_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+_ANSI = r"(?s)(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]"
 
 
 def visible(text: str) -> str:
@@ -38,8 +39,8 @@ def visible(text: str) -> str:
     do the joiners inside 👩‍👧 and in words of scripts that are written with them.
     """
     if not text.isprintable() or "\u241b" in text:  # printable characters are no controls; some of the invisible ones are
-        text = _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
-    return text if text.isascii() else _USELESS_JOINER.sub("", _INVISIBLE.sub("", text))
+        text = re.sub(_CONTROL, "", re.sub(_ANSI, "", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return text if text.isascii() else re.sub(_USELESS_JOINER, "", re.sub(_INVISIBLE, "", text))
 
 
 def plain(value: Any) -> str:
@@ -50,7 +51,7 @@ def plain(value: Any) -> str:
     """
     if not isinstance(value, str):
         return ""
-    text = _TAG.sub("", _BREAK.sub(" ", value)) if "<" in value else value
+    text = re.sub(_TAG, "", re.sub(_BREAK, " ", value)) if "<" in value else value
     if "&" in text:
         import html  # its table of entities takes a millisecond to load
 
