@@ -21,11 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ipy_websearch import __version__
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ProviderError, WebSearchError
 from ipy_websearch.settings import load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
 
 if TYPE_CHECKING:
+    from ipy_websearch.results import SearchResult
     from ipy_websearch.session import Session
 
 JSON = dict[str, Any]
@@ -52,7 +54,7 @@ Example:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """One executable: its command, its tool in `SCHEMAS`, the function from input to output, and its help."""
+    """One executable: its command, its tool in `SCHEMAS`, the function from input to output, and its help. A call runs it."""
 
     command: str
     tool: str
@@ -60,6 +62,43 @@ class Executable:
     summary: str
     example: str = '{"query": "window functions"}'
     output: str = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
+
+    def __call__(self) -> NoReturn:
+        """Run it with the arguments of the command line, and end the process."""
+        sys.exit(self.run(sys.argv[1:]))
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Run it and return the exit status."""
+        if arguments:
+            return self.inform(" ".join(arguments))
+        if sys.stdin is None or sys.stdin.isatty():
+            print(self.help(), file=sys.stderr)
+            return WRONG_USE
+        try:
+            given = _input(sys.stdin.buffer.read(), SCHEMAS[self.tool]["parameters"])
+            _write(asyncio.run(self.work(given)))
+            return OK
+        except WebSearchError as exc:
+            _write({"error": str(exc)})
+        except KeyboardInterrupt:
+            _write({"error": "Interrupted"})
+            return INTERRUPTED
+        except BrokenPipeError:
+            pass
+        except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
+            _write({"error": f"Internal error: {type(exc).__name__}"})
+        return FAILED
+
+    def inform(self, option: str) -> int:
+        """Answer an option that reads no input, and return the exit status."""
+        if option == "--schema":
+            _write(SCHEMAS[self.tool], indent=2)
+        elif option in (told := {"--version": f"{self.command} {__version__}", "--help": self.help(), "-h": self.help()}):
+            print(told[option])
+        else:
+            _write({"error": f"Invalid arguments: {option}; see {self.command} --help"})
+            return WRONG_USE
+        return OK
 
     def help(self) -> str:
         """Return the help for people."""
@@ -71,61 +110,6 @@ class Executable:
         return _HELP.format(
             command=self.command, summary=self.summary, fields="\n".join(lines), output=self.output, example=self.example
         )
-
-
-def web_search_brave() -> NoReturn:
-    """Run `web-search-brave-tool`."""
-    sys.exit(run(BRAVE, sys.argv[1:]))
-
-
-def web_search_google() -> NoReturn:
-    """Run `web-search-google-tool`."""
-    sys.exit(run(GOOGLE, sys.argv[1:]))
-
-
-def web_fetch() -> NoReturn:
-    """Run `web-fetch-tool`."""
-    sys.exit(run(FETCH, sys.argv[1:]))
-
-
-def run(executable: Executable, arguments: Sequence[str]) -> int:
-    """Run an executable with its command line arguments and return the exit status."""
-    if arguments:
-        return _inform(executable, arguments)
-    if sys.stdin is None or sys.stdin.isatty():
-        print(executable.help(), file=sys.stderr)
-        return WRONG_USE
-    try:
-        given = _input(sys.stdin.buffer.read(), SCHEMAS[executable.tool]["parameters"])
-        _write(asyncio.run(executable.work(given)))
-        return OK
-    except WebSearchError as exc:
-        _write({"error": str(exc)})
-    except KeyboardInterrupt:
-        _write({"error": "Interrupted"})
-        return INTERRUPTED
-    except BrokenPipeError:
-        pass
-    except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
-        _write({"error": f"Internal error: {type(exc).__name__}"})
-    return FAILED
-
-
-def _inform(executable: Executable, arguments: Sequence[str]) -> int:
-    """Answer the options that read no input."""
-    match list(arguments):
-        case ["--schema"]:
-            _write(SCHEMAS[executable.tool], indent=2)
-        case ["--version"]:
-            from ipy_websearch import __version__
-
-            print(f"{executable.command} {__version__}")
-        case options if {"--help", "-h"} & set(options):
-            print(executable.help())
-        case _:
-            _write({"error": f"Invalid arguments: {' '.join(arguments)}; see {executable.command} --help"})
-            return WRONG_USE
-    return OK
 
 
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
@@ -180,12 +164,10 @@ async def _search(provider: str, given: JSON) -> JSON:
     return {"results": [_result(result) for result in permitted(found, left)]}
 
 
-def _result(result: Any) -> JSON:
+def _result(result: SearchResult) -> JSON:
     """Return one result with the seed's fields; the date is left out when it is not known."""
-    fields = {"title": result.title, "url": result.url, "description": result.description}
-    if result.published_date is not None:
-        fields["published_date"] = result.published_date.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return fields
+    date = {"published_date": f"{result.published_date:%Y-%m-%dT%H:%M:%SZ}"} if result.published_date else {}
+    return {"title": result.title, "url": result.url, "description": result.description, **date}
 
 
 def _authentication(provider: str, keys: Any, what: str) -> str:
@@ -213,19 +195,19 @@ async def _fetch(given: JSON) -> JSON:
     return {"content": page.content, "lines_read": page.lines_read}
 
 
-BRAVE = Executable(
+web_search_brave = Executable(
     "web-search-brave-tool",
     "web_search_brave",
     partial(_search, "brave"),
     "Searches the web with Brave Search and prints the results.",
 )
-GOOGLE = Executable(
+web_search_google = Executable(
     "web-search-google-tool",
     "web_search_google",
     partial(_search, "google"),
     "Searches the web with Google Custom Search and prints the results.",
 )
-FETCH = Executable(
+web_fetch = Executable(
     "web-fetch-tool",
     "web_fetch",
     _fetch,

@@ -123,6 +123,7 @@ class Session:
         """Reads pages."""
         from ipy_websearch.extract.reader import PageReader
         from ipy_websearch.extract.worker import ExtractionWorker
+        from ipy_websearch.http.download import download, page_proxy
 
         return PageReader(
             cache=self.cache,
@@ -130,15 +131,10 @@ class Session:
             cache_ttl_s=self.settings.cache_ttl_s,
             local=lambda url: self.index.document(url),
             worker=ExtractionWorker(),
-            download=self._download,
+            download=lambda url, **options: (self.download or download)(
+                url, proxy=page_proxy(self.settings.fetch_proxy, self.settings.fetch_through_proxy), **options
+            ),
         )
-
-    async def _download(self, url: str, **options: Any) -> Any:
-        """Return a page's bytes, read through the proxy of the settings if there is one; see `http.download`."""
-        from ipy_websearch.http.download import download, page_proxy
-
-        proxy = page_proxy(self.settings.fetch_proxy, self.settings.fetch_through_proxy)
-        return await (self.download or download)(url, proxy=proxy, **options)
 
     @cached_property
     def claude(self) -> ModelClient:
