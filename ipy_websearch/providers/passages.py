@@ -20,7 +20,13 @@ PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
 MOST_CHARACTERS = 200_000
 
 _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into pieces of about this size
-_FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
+# A code fence with its lines: it is closed by one as long with nothing after, else by the end.
+_FENCED = re.compile(
+    r"^[ \t>]{0,12}(?:(?P<ticks>`{3,})(?!`)[^`\n]*|(?P<tildes>~{3,})(?!~)[^\n]*)(?:\n|\Z)"
+    r"(?:.*?^[ \t>]{0,12}(?:(?P=ticks)`*|(?P=tildes)~*)[ \t]*(?=\n|\Z)|.*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_BLANK_LINES = re.compile(r"^[^\S\n\f]*(?:\n|\Z)|\n(?:[^\S\n\f]*(?:\n|\Z))+", re.MULTILINE)
 _HEADING = re.compile(r"#{1,6} [^\n]*")
 _HEADINGS = re.compile(r"(#{1,6}) ([^\n]*)\n*")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?: \"[^\"\n]{0,300}\")?\)")
@@ -82,31 +88,16 @@ def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
     A citation names whole blocks. They end at blank lines; a code fence is never cut, and a heading stays with what follows it.
     """
     parts: list[str] = []
-    current: list[str] = []
-    fence = ""
-    for line in [*markdown.split("\n"), ""]:
-        fence = _fence_after(line, fence)
-        if fence or line.strip():
-            current.append(line)
-        elif current and _HEADING.fullmatch(current[-1]):
-            current.append("")  # a heading waits for its text
-        elif current and current[-1]:
-            parts.append("\n".join(current))
-            current = []
-    if current:
-        parts.append("\n".join(current).rstrip("\n"))
+    # A line feed inside a fence becomes a form feed for a moment, so that blank lines in it part nothing.
+    hidden = _FENCED.sub(lambda fence: fence[0].replace("\n", "\f"), markdown.replace("\f", " "))
+    for part in filter(None, _BLANK_LINES.split(hidden)):
+        if parts and _HEADING.fullmatch(parts[-1].rpartition("\n")[2]):  # a heading waits for its text
+            parts[-1] += f"\n\n{part}"
+        else:
+            parts.append(part)
+    parts = [part.replace("\f", "\n").rstrip("\n") for part in parts]
     size = -(-len(parts) // most)
     return tuple("\n\n".join(parts[at : at + size]) for at in range(0, len(parts), size or 1))
-
-
-def _fence_after(line: str, fence: str) -> str:
-    """Return the fence that is open after `line`, "" when none is; a fence is closed by one as long, with nothing after."""
-    match = _FENCE.match(line)
-    if match is None:
-        return fence
-    if not fence:
-        return "" if match[1][0] == "`" and "`" in match[2] else match[1]
-    return "" if match[1].startswith(fence) and not match[2].strip() else fence
 
 
 # --- pieces of a page -------------------------------------------------------------------------------------------------
