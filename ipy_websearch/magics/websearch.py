@@ -198,7 +198,7 @@ def _goggles(call: Call, *name: str) -> Any:
 
     if name:
         goggle = named(" ".join(name))
-        return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.value}"
+        return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.url or goggle.rules}"
     rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
     return WebFrame(rows, columns=["goggle", "ranks", "rules"])
 

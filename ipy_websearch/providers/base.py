@@ -10,11 +10,10 @@ imported when the engine is first asked.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -22,6 +21,7 @@ from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -87,11 +87,6 @@ def at(value: Any, *path: str) -> Any:
 def items(value: Any) -> list[Any]:
     """Return the value if it is a JSON array, else an empty one."""
     return value if isinstance(value, list) else []
-
-
-def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a JSON array; anything else in it is passed over."""
-    return (item for item in items(value) if isinstance(item, dict))
 
 
 def values(value: Any, paths: str) -> list[Any]:
@@ -556,9 +551,8 @@ def create(name: str, context: ProviderContext) -> Provider:
         ConfigError: there is no such engine, its code cannot be loaded, or it has no such option.
     """
     info = provider_info(name)
-    module, _, attribute = info.load.partition(":")
     try:
-        provider: Provider = getattr(importlib.import_module(module), attribute)(context)
+        provider: Provider = resolve_name(info.load)(context)
     except (ImportError, AttributeError) as exc:
         raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
     return provider

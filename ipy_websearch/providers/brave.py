@@ -224,8 +224,7 @@ def goggle_parameters(request: base.SearchRequest) -> list[str]:
 class Goggle:
     """One goggle of the catalogue.
 
-    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one. `known` says that a hosted
-    one is named by Brave or its author as submitted; inline ones need no submission.
+    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one.
     """
 
     name: str
@@ -233,12 +232,6 @@ class Goggle:
     about: str
     url: str = ""
     rules: str = ""
-    known: bool = False
-
-    @property
-    def value(self) -> str:
-        """What is sent: the address, or the rules."""
-        return self.url or self.rules
 
 
 @cache
@@ -259,7 +252,8 @@ def resolve(goggle: str) -> str:
     """
     text = goggle.strip()
     if _NAME.fullmatch(text):
-        return named(text).value
+        found = named(text)
+        return found.url or found.rules
     for number, rule in enumerate(map(str.strip, [] if _ADDRESS.fullmatch(text) else text.splitlines()), 1):
         if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
             hint = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""

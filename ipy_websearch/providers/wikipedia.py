@@ -99,7 +99,7 @@ class WikipediaProvider(
         except ProviderError as exc:
             notices.append(f"the articles' introductions could not be had: {exc}")
             return {}
-        return {str(page.get("pageid")): page for page in base.objects(base.at(raw, "query", "pages"))}
+        return {str(page.get("pageid")): page for page in base.values(raw, "query.pages") if isinstance(page, dict)}
 
     async def _get(self, params: base.Json, language: str) -> base.Json:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}

@@ -35,7 +35,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, canonical_url, shown
-from ipy_websearch.providers.base import SearchRequest, at, clean_domain, host_matches, objects
+from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches, values
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
 from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -323,7 +323,7 @@ def rich_passage(results: SearchResults) -> Passage | None:
     """
     import yaml
 
-    entries = list(objects(at(results.extra.get("rich"), "results")))
+    entries = [entry for entry in values(results.extra.get("rich"), "results") if isinstance(entry, dict)]
     if not entries:
         return None
     texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
