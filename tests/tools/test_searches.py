@@ -203,7 +203,7 @@ def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any,
     assert texts[:3] == ["# Guide\n\nFirst part.", "```sh\nrun\n\nit\n```", "Last part."]
     assert texts[3].startswith("Links:\n- https://docs.example.org/next")
     panel = answer.panels[0]
-    assert (panel.kind, panel.title) == ("markdown", f"firecrawl_scrape: {GUIDE}")
+    assert panel.title == f"firecrawl_scrape: {GUIDE}"
     assert panel.content.startswith(markdown) and "## Links\n\n- https://docs.example.org/next" in panel.content
     assert "## Metadata\n\n```yaml\ntitle: The guide" in panel.content and answer.trace[1].cost_usd == CREDIT
 
@@ -271,7 +271,7 @@ def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any, sessi
     texts = [[part["text"] for part in block["content"]] for block in results_of(messages_api)[0]["content"]]
     assert texts == [["# Guide\n\nAll."], ["only this"], ["kept"]]
     (panel,) = answer.panels
-    assert panel.kind == "markdown" and f"# Guide\n\n{GUIDE}\n\n# Guide\n\nAll." in panel.content
+    assert f"# Guide\n\n{GUIDE}\n\n# Guide\n\nAll." in panel.content
     assert answer.trace[1].cost_usd == 4 * CREDIT and answer.searches == 1
 
 
