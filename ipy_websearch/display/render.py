@@ -33,7 +33,7 @@ from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup, escape
 
-from ipy_websearch.display.text import PLAIN, Terminal, grid, host_of, one_line, place_of, safe_href, site_of
+from ipy_websearch.display.text import PLAIN, Terminal, cost, grid, host_of, one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
 from ipy_websearch.text import duration, plural, shorten, visible
 
@@ -114,7 +114,7 @@ def _environment(form: Form) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
-    environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural)
+    environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural, cost=cost)
     environment.filters.update(inline=inline, one_line=one_line, shorten=shorten, duration=duration)
     for make in (to_html, to_safe_markdown, link_markdown):
         environment.filters[make.__name__] = partial(_marked, make)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ipy_websearch.display.render import View
-from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, short_address
+from ipy_websearch.display.render import View, words
+from ipy_websearch.display.text import cell, iso, one_line, place_of, safe_href, short_address
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.text import duration, plural, shorten, usd
 
@@ -54,18 +54,15 @@ def search_view(found: Any, *, max_rows: int = MAX_ROWS) -> View | None:
             shown.index, *(shown[name] for name in (*NEEDED, *others)), strict=True
         )
     ]
-    notices, summary = _about(frame.search, len(frame))
-    return {"rows": rows, "more": _more(frame, shown), "nothing": NOTHING, "notices": notices, "summary": summary}
-
-
-def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
-    """Return what stands above the results (who did not answer and why, remarks) and below: query, engine, number, cost."""
-    if search is None:
-        return [], plural(rows, "row")
-    number = f"{rows} of {len(search)} results" if rows != len(search) else plural(rows, "result")
-    price = cost(search.cost_usd, cached=search.cached)
-    summary = f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
-    return list(map(one_line, search.notices)), summary
+    search = frame.search
+    notices = list(map(one_line, search.notices)) if search is not None else []
+    return {
+        "rows": rows,
+        "more": _more(frame, shown),
+        "nothing": NOTHING,
+        "notices": notices,
+        "summary": words("found", search, len(frame)),
+    }
 
 
 def _more(frame: Any, shown: Any) -> str:
@@ -163,15 +160,7 @@ def page_view(page: Page) -> View:
         "title": one_line(page.title),
         "url": one_line(page.final_url),
         "place": short_address(page.final_url),
-        "about": " · ".join(filter(None, (iso(page.published_date), _lines(page)))),
+        "about": " · ".join(filter(None, (iso(page.published_date), words("lines", page)))),
         "content": content,
         "notes": [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""],
     }
-
-
-def _lines(page: Page) -> str:
-    if page.total_lines == 0:
-        return one_line(page.note) or "the page holds no text"
-    some = f"{page.lines_read:,} of " if page.lines_read < page.total_lines else ""
-    fetched = f", fetched {page.fetched_at:%Y-%m-%d %H:%M} UTC" if page.fetched_at is not None else ""
-    return f"{some}{plural(page.total_lines, 'line')}{f' · cached{fetched}' if page.cached else ''}"

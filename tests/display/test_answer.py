@@ -128,16 +128,10 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
     assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
 
 
-def test_a_mark_that_the_model_wrote_itself_is_plain_text() -> None:
-    answer = replace(ANSWER, text=r"It is said \[1] and cited [1].")
-    assert words(html_of(answer)).startswith(" It is said [1] and cited")
-    assert text_of(answer).startswith("It is said [1] and cited [1].") and str(answer) == "It is said [1] and cited [1]."
-
-
 def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
     steps = tuple(replace(ANSWER.trace[1], name=name, is_error=True) for name in ("web_fetch", "web_search"))
-    answer = replace(ANSWER, cost_usd=None, trace=steps, replayed_from="talk.yaml")
-    assert "1 page not read · 1 call failed · 1 notice · 12 s · cost unknown · replayed from talk.yaml" in text_of(answer)
+    text = text_of(replace(ANSWER, cost_usd=None, trace=steps, replayed_from="talk.yaml"))
+    assert "1 page not read · 1 call failed · 1 notice · 12 s · cost unknown · replayed from talk.yaml" in text
 
 
 def test_an_answer_with_five_large_panels_stays_small_in_the_notebook() -> None:
@@ -193,18 +187,19 @@ def test_a_limit_is_told_with_its_number() -> None:
     assert text_of(view).startswith("Stopped at timeout = 120 s: answered from what was found.\n")
 
 
+def ended(count: int, *end: Any) -> AnswerView:
+    view = view_of(RUN[:count])
+    view.finish(*end)
+    return view
+
+
 def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
-    view = view_of(RUN[:6])
-    view.finish(None, "failed")
-    text = text_of(view)
+    text = text_of(ended(6, None, "failed"))
     assert text.startswith("The answer broke off; the error says why.\n\nLet me look.")
     assert "✗ reading: duckdb.org/news.html (stopped)" in text and "■" not in text
-    view = view_of(RUN[:1])
-    view.finish(None, "failed")
-    assert "There is no answer ; the error says why." in words(html_of(view))
-    view = view_of(RUN[:11])
-    view.finish(replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted")
-    assert text_of(view).startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in text_of(view)
+    assert "There is no answer ; the error says why." in words(html_of(ended(1, None, "failed")))
+    text = text_of(ended(11, replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted"))
+    assert text.startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in text
 
 
 def test_calls_of_other_tools_are_named_with_their_input() -> None:

@@ -281,10 +281,10 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
     if _SHUT.search(question) or len(wanted) < 2:
         return None
     fitting = [
-        Passage(source, at, sentence)
+        Passage(source, at, sentence.strip())
         for source in named_in(question, sources)  # a sentence of another article is often about something else
         for at, paragraph in enumerate(source.paragraphs)
-        for sentence in sentences(paragraph)
+        for sentence in filter(None, _SENTENCE.split(paragraph))
         if not paragraph.startswith(FACTS) and _tells(sentence, wanted, set(stems(source.title))) and _gives(question, sentence)
     ]
     return min(fitting, key=lambda passage: len(passage.text), default=None)
@@ -307,11 +307,6 @@ def _gives(question: str, sentence: str) -> bool:
         return any(_NUMBER.search(word) for n in places for word in words[max(0, n - 3) : n])
     has_number = any(character.isdigit() for character in sentence)
     return not _NEGATION.search(sentence) and (has_number or not _AMOUNT.search(question))
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a paragraph."""
-    return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()] or [text]
 
 
 def _excerpt(text: str, wanted: set[str]) -> str:
