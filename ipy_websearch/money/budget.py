@@ -122,12 +122,8 @@ class Budget:
 
     def left(self) -> Decimal | None:
         """Return the US dollars that may still be reserved, None without a limit."""
-        tight = self.tightest()
-        return None if tight is None else max(tight.left, _NOTHING)
-
-    def tightest(self) -> Standing | None:
-        """Return the limit with the least left, None without a limit."""
-        return min(self.ledger.standings(self.limits()), key=lambda standing: standing.left, default=None)
+        standings = self.ledger.standings(self.limits())
+        return max(min(standing.left for standing in standings), _NOTHING) if standings else None
 
     def reserve(
         self, usd: Decimal | None, *, lease_s: float = RUN_S + LEASE_S, what: str = "the next request", id: str = ""
@@ -213,10 +209,9 @@ class RunBudget:
             self.refusal = unknown_price(f"{model} in fast mode" if "fast" in self.terms else model)
             return None
         final = final or not wanted
-        searches = 0 if final else self.server_searches
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
-            cost = self._worst_case(model, input_tokens, tokens, searches)
+            cost = self._worst_case(model, input_tokens, tokens, 0 if final else self.server_searches)
             return cost, _NOTHING if final else self._rest(input_tokens + tokens + CLOSING_TOKENS, self.planned)
 
         tokens, least = wanted, min(wanted, self.least)
@@ -297,13 +292,12 @@ class RunBudget:
     def _rest(self, input_tokens: int, planned: Sequence[Charge]) -> Decimal:
         """Return the most that planned calls cost, and a short answer that reads their results and so many tokens."""
         calls = charges_cost(planned) or _NOTHING  # an unknown price is refused at the call
-        return calls + self._worst_case(self.model, input_tokens + len(planned) * self.result_tokens)
+        return calls + self._worst_case(self.model, input_tokens + len(planned) * self.result_tokens, self.least)
 
-    def _worst_case(self, model: str, input_tokens: int, tokens: int | None = None, searches: int = 0) -> Decimal:
-        """Return the most that a request costs (`tokens` None: a short answer), 0 when its price is unknown."""
-        most = self.least if tokens is None else tokens
+    def _worst_case(self, model: str, input_tokens: int, tokens: int, searches: int = 0) -> Decimal:
+        """Return the most that a request costs, 0 when its price is unknown."""
         dear: dict[str, Any] = {"hour_cache": self.hour_cache, "server_searches": searches, "terms": self.terms}
-        return worst_case(model, input_tokens, most, **dear) or _NOTHING
+        return worst_case(model, input_tokens, tokens, **dear) or _NOTHING
 
 
 # --- what happened -------------------------------------------------------------------------------------------------------
@@ -377,11 +371,18 @@ class Booking:
             cost = charge_cost(charge)
             if charge.lost and cost == 0:
                 continue
-            saved = charge_cost(replace(charge, cached=False)) if charge.cached and not self.replayed_from else None
-            facts: dict[str, Any] = {"units": charge.units, "unit": charge.unit, "cached": charge.cached, "saved_usd": saved}
-            facts["status"] = "error" if charge.lost and status == "ok" else status
-            facts["estimated"] = charge.lost or status == "interrupted"
-            rows.append(self._row(charge.kind, charge.provider, cost, **facts))
+            row = self._row(
+                charge.kind,
+                charge.provider,
+                cost,
+                units=charge.units,
+                unit=charge.unit,
+                cached=charge.cached,
+                saved_usd=charge_cost(replace(charge, cached=False)) if charge.cached and not self.replayed_from else None,
+                status="error" if charge.lost and status == "ok" else status,
+                estimated=charge.lost or status == "interrupted",
+            )
+            rows.append(row)
         return rows
 
     def _row(self, kind: Any, name: str, cost: Money, **more: Any) -> LedgerRow:
@@ -403,19 +404,28 @@ class Booking:
     def _model(self, event: ModelResponded) -> None:
         status: Status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
         row = self.model_row(event.model, event.usage, status=status, estimated=event.estimated, lost=event.lost)
-        cost, detail = self._book([row], usage=event.usage), event.stop_reason or "broke off"
-        facts: dict[str, Any] = {"usage": event.usage, "is_error": event.stop_reason is None, "request": self._body}
-        self._step(event, kind="model", name=event.model, detail=detail, cost_usd=cost, **facts)
+        cost = self._book([row], usage=event.usage)
+        said = {"detail": event.stop_reason or "broke off", "is_error": event.stop_reason is None, "usage": event.usage}
+        self._step(event, "model", event.model, cost, request=self._body, **said)
 
     def _tool(self, event: ToolFinished) -> None:
         cost = self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id)
-        facts: dict[str, Any] = {"is_error": event.is_error, "log": event.log, "request": self._inputs.get(event.id)}
-        self._step(event, kind="tool", name=event.name, detail=event.summary, cost_usd=cost, **facts)
+        said = {"detail": event.summary, "is_error": event.is_error, "log": event.log}
+        self._step(event, "tool", event.name, cost, request=self._inputs.get(event.id), **said)
 
-    def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
-        timed: dict[str, Any] = {"milliseconds": event.seconds * 1000, "response": event.content}
+    def _step(self, event: ModelResponded | ToolFinished, kind: Any, name: str, cost: Money, **facts: Any) -> None:
         started = datetime.now(UTC) - timedelta(seconds=event.seconds)
-        self.steps.append(Step(n=len(self.steps) + 1, started=started, **timed, **facts))
+        step = Step(
+            n=len(self.steps) + 1,
+            started=started,
+            milliseconds=event.seconds * 1000,
+            kind=kind,
+            name=name,
+            cost_usd=cost,
+            response=event.content,
+            **facts,
+        )
+        self.steps.append(step)
 
 
 # --- what it may cost ----------------------------------------------------------------------------------------------------
@@ -523,11 +533,10 @@ def estimate(
 def _course(first: int, searches: int, results: int) -> list[Usage]:
     """Return the requests of a usual course: each reads the one before it from the cache, and new results."""
     more = results + USUAL_CALL_TOKENS
-    course = [Usage(output_tokens=USUAL_CALL_TOKENS, cache_write_5m_tokens=first)]
+    course = [Usage(output_tokens=USUAL_CALL_TOKENS if searches else USUAL_ANSWER_TOKENS, cache_write_5m_tokens=first)]
     for n in range(searches):
-        known = first + n * more
-        course.append(Usage(output_tokens=USUAL_CALL_TOKENS, cache_read_tokens=known, cache_write_5m_tokens=more))
-    course[-1] = replace(course[-1], output_tokens=USUAL_ANSWER_TOKENS)
+        written = USUAL_CALL_TOKENS if n < searches - 1 else USUAL_ANSWER_TOKENS
+        course.append(Usage(output_tokens=written, cache_read_tokens=first + n * more, cache_write_5m_tokens=more))
     return course
 
 

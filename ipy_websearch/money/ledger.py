@@ -452,7 +452,7 @@ _GROUPS = {
     "model": "CASE kind WHEN 'model' THEN name ELSE '(engines)' END",
     "provider": "CASE kind WHEN 'model' THEN '(models)' ELSE name END",
     "kind": "kind",
-    "day": f"time / {DAY_US}",
+    "day": f"time / {DAY_US} * {DAY_US}",
     "notebook": "notebook",
     "session": "session",
 }
@@ -461,7 +461,7 @@ GROUPS = tuple(_GROUPS)
 
 # The columns of a report as SQL, and their types.
 _ROW = {
-    "time": ("time", "int64"),
+    "time": ("time", "datetime64[us, UTC]"),
     **{name: (name, "str") for name in ("question", "kind", "name")},
     **{name: (name, "int64") for name in ("input_tokens", "output_tokens", "cache_read_tokens")},
     "cache_write_tokens": ("cache_write_5m_tokens + cache_write_1h_tokens", "int64"),
@@ -510,7 +510,7 @@ def cost_frame(
     if by is None:
         columns, order = _ROW, "ORDER BY id"
     else:
-        columns = {by: (_GROUPS[by], "int64" if by == "day" else "str"), **_SUMS}
+        columns = {by: (_GROUPS[by], "datetime64[us, UTC]" if by == "day" else "str"), **_SUMS}
         oldest_first = {"question": "min(id)", "session": "min(id)", "day": "1"}
         order = f"GROUP BY 1 ORDER BY {oldest_first.get(by, 'usd DESC, calls DESC, min(id)')}"
     selected = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
@@ -519,10 +519,6 @@ def cost_frame(
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     found = zip(columns.items(), cells, strict=True)
     frame = CostFrame({name: pd.Series(values, dtype=kind) for (name, (_, kind)), values in found})
-    if by == "day":
-        frame["day"] = pd.to_datetime(frame["day"] * DAY_US, unit="us", utc=True)
-    elif by is None:
-        frame["time"] = pd.to_datetime(frame["time"], unit="us", utc=True)
     sums = f"SELECT coalesce(sum(usd), 0), total(saved * (kind = 'model')), total(saved) FROM ledger WHERE {where}"
     unpriced = f"SELECT name, count(*) FROM ledger WHERE usd IS NULL AND {where} GROUP BY name ORDER BY name"
     ((spent, prompts, saved),) = _select(ledger, sums, values)
@@ -565,7 +561,5 @@ def _select(ledger: Ledger, query: str, values: dict[str, Any]) -> list[Any]:
 
 
 def _scope(session: str | None, since: datetime | None) -> str:
-    whose = "all sessions" if session is None else "this session"
-    if since is None:
-        return whose
-    return f"{whose} since {datetime.fromtimestamp(microseconds(since) / 1_000_000, UTC):%Y-%m-%d %H:%M} UTC"
+    moment = f" since {datetime.fromtimestamp(microseconds(since) / 1_000_000, UTC):%Y-%m-%d %H:%M} UTC" if since else ""
+    return ("all sessions" if session is None else "this session") + moment
