@@ -537,8 +537,9 @@ class AnswerLoop:
         self._write(pieces)
 
     def _write(self, pieces: list[str]) -> None:
-        if shown := self.text.write("".join(pieces)) if pieces else []:
-            self.loop.shown = True
+        """Emit the text of pieces, and forget them."""
+        shown = self.text.write("".join(pieces)) if pieces else []
+        self.loop.shown = self.loop.shown or bool(shown)
         pieces.clear()
         for event in shown:
             self._tell(event)
