@@ -8,7 +8,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
-from ipy_websearch.text import plural
 
 # The answer whose steps are shown one at a time, and the number of the step shown last.
 _walk: tuple[Any, int] = (None, 0)
@@ -58,7 +57,7 @@ def trace(call: Call) -> Any:
         return call.keep(trace_frame(shown, number))
     number = number or (_walk[1] if _walk[0] is answer else 0) + 1
     if number > steps:
-        print(f"That was the last of {plural(steps, 'step')}; %trace --step 1 begins anew.")
+        print(f"Step {steps} was the last; %trace --step 1 begins anew.")
         return None
     _walk = (answer, number)
     note = "%trace --step shows the next step" if number < steps else "this is the last step"

@@ -15,7 +15,6 @@ from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import HELP, Call, Help, magic
 from ipy_websearch.settings import OFFLINE_MODEL, data_dir, did_you_mean, settings_dir
-from ipy_websearch.text import plural, usd
 
 USAGE = """\
 %websearch status               what works now, and what is missing with the command that sets it
@@ -148,12 +147,15 @@ def _index(call: Call, *folders: str, remove: bool = False) -> str:
 def _cache(call: Call, action: str, /) -> str:
     if action != "clear":
         raise UsageError(f"write %websearch cache clear, not {action!r}")
+    from ipy_websearch.text import plural
+
     return f"{plural(call.session.cache.clear(), 'entry', 'entries')} removed from the cache."
 
 
 def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
     from ipy_websearch import background
     from ipy_websearch.enrichment.batch import cancel_open, open_batches
+    from ipy_websearch.text import plural
 
     session = call.session
     store = session.enrich_store
@@ -205,6 +207,7 @@ def _goggles(call: Call, *name: str) -> Any:
 
 def _export(call: Call, file: str, /, *, force: bool = False) -> str:
     from ipy_websearch.display.export import export
+    from ipy_websearch.text import plural
 
     answers, path = call.session.answers, Path(file).expanduser()
     export(answers, path, force=force)
@@ -271,6 +274,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     import ipy_websearch
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
+    from ipy_websearch.text import usd
 
     chain, articles, keys = session.router.chain(), session.index.coverage(), list[tuple[str, ...]]()
     for variable, spec in KEYS.items():
@@ -316,5 +320,7 @@ def _answers(session: Any) -> str:
 
 
 def _count(recording: Any) -> str:
+    from ipy_websearch.text import plural
+
     done = "replayed from" if recording.replayed_from else "recorded in"
     return f"{plural(recording.count, 'exchange')} {done} {recording.path}"

@@ -77,7 +77,7 @@ def test_step_walks_through_the_answer(asked: Any, messages_api: Any) -> None:
     whole = folds(asked.run("%trace 4").html)["4 · claude-sonnet-5-5 · request"]
     assert json.loads(whole) == json.loads(json.dumps(asked.ns["a"].trace[3].request))
     end = asked.run("%trace --step")
-    assert end.value is None and "last of 4 steps" in end.stdout
+    assert end.value is None and "Step 4 was the last" in end.stdout
     assert list(asked.run("%trace --step 2").value.n) == [2]
     ran = asked.run("%trace --step")
     assert list(ran.value.n) == [3] and "%trace --step shows the next step" in ran.texts()
