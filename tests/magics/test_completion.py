@@ -71,8 +71,3 @@ def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None
 def test_pythons_names_stay(shell: Any) -> None:
     shell.run("long_name_of_mine = 1")
     assert "print(long_name_of_mine" in offered(shell, "print(long_na")
-
-
-def test_a_file_name_is_completed_without_a_word_of_our_parsers(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    offered(shell, "%search moons of Ma")
-    assert "Traceback" not in capsys.readouterr().err

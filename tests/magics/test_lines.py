@@ -162,14 +162,6 @@ def test_what_is_cut_and_what_is_misspelt_is_told() -> None:
     ]
 
 
-def test_a_misspelt_name_is_told_also_when_the_question_fails(brave_api: Any, shell: Any) -> None:
-    brave_api.fail(403)
-    shell.run("shortlist = 'A, B'")
-    for cell in ("%search -p brave {shortlst}", "%ask -m offline -p exa {shortlst}"):
-        ran = shell.run(cell)
-        assert not ran.ok and ran.stdout.startswith("{shortlst} names no variable; did you mean 'shortlist'?\n")
-
-
 def test_a_variable_without_a_text_is_one_clear_line(shell: Any) -> None:
     shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\ne, f = Odd(), [Odd()]")
     for name in "ef":
