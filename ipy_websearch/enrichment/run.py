@@ -74,6 +74,9 @@ PROBES = 20
 # Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for.
 GRACE_S = 5.0
 
+# Rows that are looked up in the store together.
+ROWS_AT_ONCE = 500
+
 NATIVE = "anthropic"
 
 # A search provider with its options, as the store's keys have it.
@@ -299,7 +302,8 @@ class Enrichment:
             EnrichmentError: the sample says nothing of it; why, in one line.
         """
         askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
-        stored = sum(len(self.plan.askable(inputs)) == len(self._stored(inputs)) for inputs in askable)
+        known = zip(askable, self._look_up(askable), strict=True)
+        stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
         return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
 
     def closing_text(self) -> str:
@@ -317,8 +321,8 @@ class Enrichment:
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, (inputs, outcome) in enumerate(zip(self.plan.inputs, self.outcomes, strict=True)):
-            stored = self._stored(inputs)
+        for n, stored in enumerate(self._look_up(self.plan.inputs)):
+            inputs, outcome = self.plan.inputs[n], self.outcomes[n]
             outcome.cells = {c: found.cell for c, found in stored.items()}
             outcome.asked = tuple(c for c in outcome.asked if c not in stored)
             if outcome.asked:
@@ -333,13 +337,14 @@ class Enrichment:
                 self.progress.cached += 1
         return missing
 
-    def _stored(self, inputs: Inputs) -> dict[int, Stored]:
-        """Return the cells of a row that the store has, by column number."""
-        if not self.options.resume:
-            return {}
-        keys = self._keys(inputs)
-        found = self.store.get({key: self.plan.columns[c] for c, key in keys.items()}, self._since)
-        return {c: found[key] for c, key in keys.items() if key in found}
+    def _look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
+        """Yield the cells of each row that the store has, by column number."""
+        columns = self.plan.columns
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            keys = [self._keys(inputs) for inputs in rows[first : first + ROWS_AT_ONCE]]
+            wanted = {key: columns[c] for row in keys for c, key in row.items()} if self.options.resume else {}
+            found = self.store.get(wanted, self._since)
+            yield from ({c: found[key] for c, key in row.items() if key in found} for row in keys)
 
     def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
         """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
