@@ -7,10 +7,12 @@ it harmless as characters; `display` makes it harmless as HTML and Markdown.
 from __future__ import annotations
 
 import re
-import unicodedata
-from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+# `%load_ext` imports this module; decimal and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 # All but `_SPACE` are compiled at their first use: they take 3 ms, for which loading the extension should not wait.
 _TAG = r"(?s)<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)"
@@ -77,6 +79,8 @@ def fold(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return " ".join(text.casefold().split())
+    import unicodedata
+
     folded = _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
     return folded if folded.isascii() else folded.replace("\u200c", "").replace("\u200d", "")
 
@@ -103,9 +107,6 @@ def sound(value: Any) -> Any:
     return value
 
 
-_SMALLEST = Decimal("0.0001")
-
-
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: "1 search", "1,204 rows"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
@@ -127,12 +128,15 @@ def usd(amount: Decimal | float | None) -> str:
 
     There is never a dollar sign: two of them in one output become mathematics in Jupyter.
     """
+    from decimal import ROUND_HALF_UP, Decimal
+
+    smallest = Decimal("0.0001")
     value = None if amount is None or amount != amount else Decimal(str(amount))
     if value is None or not value.is_finite():
         return "unknown"
-    if 0 < value < _SMALLEST:
-        return f"<{_SMALLEST} USD"
+    if 0 < value < smallest:
+        return f"<{smallest} USD"
     if value == 0 or abs(value) >= 1:
         return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
-    whole, _, fraction = str(value.quantize(_SMALLEST, ROUND_HALF_UP)).partition(".")
+    whole, _, fraction = str(value.quantize(smallest, ROUND_HALF_UP)).partition(".")
     return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"
