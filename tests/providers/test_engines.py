@@ -294,6 +294,8 @@ def test_each_address_is_one_result(served: Callable[[str], Service]) -> None:
         ),
         ("wikipedia", {"freshness": "pw", "country": "de"}, ["cannot apply freshness, country; ignored"]),
         ("wikipedia", {"allowed_domains": ("duckdb.org",)}, ["no pages of duckdb.org"]),
+        # a host that does not exist would read as a Wikipedia out of reach, and as one for the next minute too
+        ("wikipedia", {"language": "gb"}, ["no edition in 'gb'; the English one was searched"]),
     ],
 )
 def test_what_an_engine_cannot_do_is_said(
@@ -538,11 +540,3 @@ def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: 
     assert address == resolve("no-crap") and "goggles_id" not in brave_api.requests[0].params
     assert rules.splitlines() == [*resolve("academic").splitlines(), "$discard,site=x.example"]
     assert isinstance(shell.run("%search --goggle techh sleep").error, ConfigError) and len(brave_api.requests) == 1
-
-
-def test_a_language_without_a_wikipedia_is_searched_in_english(served: Callable[[str], Service]) -> None:
-    """A host that does not exist would read as a Wikipedia out of reach, and as one for the next minute too."""
-    server = served("wikipedia")
-    server.answer(NO_HITS["wikipedia"])
-    assert search("wikipedia", language="gb").notices == ("wikipedia has no edition in 'gb'; the English one was searched",)
-    assert len(server.requests) > 0
