@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, groupby, pairwise, takewhile
 from operator import or_
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Optional, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -24,11 +24,9 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
-    TypeAdapter,
     ValidationError,
     create_model,
 )
-from typing_extensions import TypedDict
 
 from ipy_websearch.errors import ModelError
 
@@ -201,23 +199,18 @@ _REQUEST = _object(
     cache_control=_MARK | None,
 )
 # What is read of a JSON schema; the rest of it may be anything.
-_JsonSchema = TypedDict(
-    "_JsonSchema",
-    {
-        "type": str | list[str],
-        "properties": dict[str, "_JsonSchema | bool"] | None,
-        "required": list[str] | None,
-        "items": "_JsonSchema | bool",
-        "minItems": StrictInt,
-        "$defs": dict[str, "_JsonSchema | bool"],
-        "definitions": dict[str, "_JsonSchema | bool"],
-        "anyOf": list["_JsonSchema | bool"],
-        "allOf": list["_JsonSchema | bool"],
-        "oneOf": list["_JsonSchema | bool"],
-    },
-    total=False,
+_PART: Any = "JsonSchema | bool"
+_JSON_SCHEMA = _object(
+    "JsonSchema",
+    extra="allow",
+    type=str | list[str] | None,
+    properties=dict[str, _PART] | None,
+    required=list[str] | None,
+    items=Optional[_PART],  # noqa: UP045 (a string takes no "|")
+    minItems=StrictInt | None,
+    **dict.fromkeys(("$defs", "definitions"), dict[str, _PART] | None),
+    **dict.fromkeys(("anyOf", "allOf", "oneOf"), list[_PART] | None),
 )
-_JSON_SCHEMA = TypeAdapter[Any](_JsonSchema)
 _SAMPLING = ("temperature", "top_p", "top_k")  # refused from API version 2026-10-21 on, even with their defaults
 
 
@@ -382,14 +375,14 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
     if not isinstance(schema, Mapping):
         return []
     named = [part for name in ("properties", "$defs", "definitions") for part in (schema.get(name) or {}).values()]
-    others = [part for name in ("anyOf", "allOf", "oneOf") for part in schema.get(name, ())]
+    others = [part for name in ("anyOf", "allOf", "oneOf") for part in schema.get(name) or ()]
     return [schema, *(part for inner in (*named, *others, schema.get("items")) for part in _parts(inner))]
 
 
 def _schema(path: str, schema: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
     """Yield what is wrong with a schema, and what strict tools and structured output do not take in one."""
     try:
-        _JSON_SCHEMA.validate_python(schema)
+        _JSON_SCHEMA.model_validate(schema)
     except ValidationError:
         yield f"{path}: JSON schema is invalid. It must match JSON Schema draft 2020-12"
     for part in _parts(schema) if strict else ():
@@ -400,7 +393,8 @@ def _schema(path: str, schema: Mapping[str, Any], *, strict: bool) -> Iterator[s
             {
                 f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
                 f"{path}: For '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
-                f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": part.get("minItems", 0) > 1,
+                f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": (part.get("minItems") or 0)
+                > 1,
                 f"{path}: 'required' names properties that are not defined": unknown,
             }
         )
