@@ -165,10 +165,9 @@ class Session:
         recorded = self.recording.has_model if self.recording else None
         if recorded is not None:
             return recorded
-        if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
-            return True
-        own_server = bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
-        return own_server or self.settings.platform not in ("", "anthropic")
+        key = self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")
+        own_server = os.environ.get("ANTHROPIC_BASE_URL") and not self.claude.platform.server_tools
+        return bool(key or own_server) or self.settings.platform not in ("", "anthropic")
 
     async def check_key(self, spec: KeySpec) -> str:
         """Try a key that has just been set, the model's on its free list of models, a provider's on one search, which is booked

@@ -104,7 +104,7 @@ asyncio.run(left())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a process")
-@pytest.mark.parametrize("seconds", [0.0101, 0.0105, 0.011, 0.012, 0.013])
+@pytest.mark.parametrize("seconds", [0.0101, 0.012])
 def test_an_interrupt_while_the_loop_starts_hangs_nothing(seconds: float) -> None:
     code = """
 import os, signal, threading, time
