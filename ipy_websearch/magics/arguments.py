@@ -150,7 +150,7 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
         if re.match("--?[A-Za-z]", word):
             option, rest = _first_option(parser._option_string_actions, rest)
             options.append(option)
-        elif word == "--" or not names:
+        elif not names or word == "--" or word.startswith("#"):  # an option in a comment is none
             break
         else:
             words.append(word)

@@ -17,6 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from ipy_websearch.magics.arguments import MAX_CHARS, RawAssignment, RawLine, as_text, interpolate, parse
 from ipy_websearch.magics.ask import ask
 from ipy_websearch.magics.search import fetch, search
+from ipy_websearch.magics.websearch import websearch
 
 TEXTS = [
     "python -m venv explained?",
@@ -59,6 +60,7 @@ def test_only_what_was_given_is_passed_on(line: str, options: dict[str, Any]) ->
 def test_options_may_follow_names_where_there_is_no_text() -> None:
     options, text = parse(fetch.make_parser(), "https://a.example/?q='x'#y --limit 3 -o page", names=True)
     assert (options, text) == ({"limit": 3, "output": "page"}, "https://a.example/?q='x'#y")
+    assert parse(websearch.make_parser(), "record a # --force it", names=True) == ({}, "record a # --force it")
 
 
 @pytest.mark.parametrize(
