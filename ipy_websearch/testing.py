@@ -63,7 +63,8 @@ _INFO = ProviderInfo("fake", "the fake provider", load=f"{__name__}:FakeProvider
 
 
 class FakeWeb:
-    """The fake web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests.
+    """The fake web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests,
+    `results` what searches find.
 
     A search costs `search_usd` US dollars and takes `search_s` seconds. `platform` is where the model seems to run, as in the
     setting of that name ("ollama": results reach it as plain text).
@@ -78,7 +79,7 @@ class FakeWeb:
         self._server: WSGIServer | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
         self.session = _session(self, Path(self._folder.name))
-        self._results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
+        self.results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
         self._pages: dict[str, str | bytes] = {}
         self._replies: deque[tuple[Part, ...] | ModelError] = deque()
         self._behaviour: Callable[[Mapping[str, Any]], Any] = lambda _: None
@@ -91,11 +92,11 @@ class FakeWeb:
         The first match in the order of addition counts; a search without one finds nothing.
         """
         made = (r if isinstance(r, SearchResult) else SearchResult(url=r[0], title=r[1], description=r[2]) for r in results)
-        self._results.append((fold(words), tuple(made)))
+        self.results.append((fold(words), tuple(made)))
 
     def fail_search(self, words: str = "", message: str = "the provider is down") -> None:
         """Let searches that contain `words` fail."""
-        self._results.insert(0, (fold(words), ProviderError(message, provider="fake", status=503)))
+        self.results.insert(0, (fold(words), ProviderError(message, provider="fake", status=503)))
 
     def add_page(self, url: str, content: str | bytes) -> None:
         """Put a page (HTML, or plain text) at an address; every other address fails."""
@@ -126,14 +127,6 @@ class FakeWeb:
         blank = {"value": None, "source": "", "quote": "", "confidence": 1.0}
         cells = {n: {**blank, **(v if isinstance(v, Mapping) else {"value": v})} for n, v in values.items()}
         return self.call("record", **cells)
-
-    def found(self, query: str) -> tuple[SearchResult, ...]:
-        """Return the results for a search and record the query."""
-        self.queries.append(query)
-        hits = next((found for words, found in self._results if words in fold(query)), ())
-        if isinstance(hits, Exception):
-            raise hits
-        return hits
 
     def answer(self, request: Mapping[str, Any]) -> Reply:
         """Return the model's reply and record the request."""
@@ -228,10 +221,13 @@ class FakeProvider:
         return (Charge("fake", usd=self._web.search_usd),)
 
     async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the results that were added for the query."""
+        """Return the results that were added for the query, and record it."""
         await asyncio.sleep(self._web.search_s)
-        results = self._web.found(request.query)
-        return SearchResults(results[: request.count], query=request.query, provider=self.name, charges=self.price)
+        self._web.queries.append(request.query)
+        found = next((found for words, found in self._web.results if words in fold(request.query)), ())
+        if isinstance(found, Exception):
+            raise found
+        return SearchResults(found[: request.count], query=request.query, provider=self.name, charges=self.price)
 
 
 class _Router(SearchRouter):
