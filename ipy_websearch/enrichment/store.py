@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -51,10 +52,11 @@ class Store:
     def __init__(self, ledger: Ledger, earlier: Path | None = None) -> None:
         self.ledger = ledger
         self.warnings: list[str] = []
-        if earlier is not None and earlier.exists():
-            kept = earlier.replace(earlier.with_suffix(".0.1.0"))
-            why = "because they do not say how they were searched for"
-            self.warnings.append(f"values of version 0.1.0 are not used, {why}; they stay in {kept}")
+        with suppress(OSError):  # there is none, or another kernel has just set it aside
+            if earlier is not None:
+                kept = earlier.replace(earlier.with_suffix(".0.1.0"))
+                why = "because they do not say how they were searched for"
+                self.warnings.append(f"values of version 0.1.0 are not used, {why}; they stay in {kept}")
 
     def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Stored]:
         """Return the cells that are there and no older than `since`; `columns` are the wanted keys with their columns."""

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,16 @@ def kernel(rows: int) -> subprocess.Popen[str]:
     )
 
 
-def test_a_kill_loses_at_most_the_rows_in_flight(server: EnrichServer) -> None:
-    """`kill -9` at a third, then again: no more than `concurrency` requests were for nothing."""
+def test_a_kill_loses_at_most_the_rows_in_flight(server: EnrichServer, tmp_path: Path) -> None:
+    """`kill -9` at a third, then again: no more than `concurrency` requests were for nothing. What is paid for is kept."""
     process = kernel(150)
     while server.stats()["answered"] < 50:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
+    with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite")) as kept:
+        booked, stored = kept.execute("SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM answers)").fetchone()
+    assert booked == stored > 0
     again = kernel(150)
     assert again.communicate()[0].strip() == "150"
     assert 0 <= server.stats()["requests"] - 150 <= 10
@@ -64,10 +68,9 @@ def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: 
     """Both fill all rows at the same time; the file is sound and has each cell once."""
     both = [kernel(60), kernel(60)]
     assert [process.communicate()[0].strip() for process in both] == ["60", "60"]
-    connection = sqlite3.connect(tmp_path / "websearch/ledger.sqlite")
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert connection.execute("SELECT count(*) FROM answers").fetchone() == (60,)
-    connection.close()
+    with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite")) as kept:
+        assert kept.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert kept.execute("SELECT count(*) FROM answers").fetchone() == (60,)
 
 
 @pytest.mark.parametrize("status", [429, 529])

@@ -181,14 +181,6 @@ def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) 
     assert con.execute("SELECT ask_ai('a', 'q?')").fetchall() == [("about a",)]
 
 
-def test_a_refused_key_stops_the_chunk(messages_api: Any, con: Any) -> None:
-    messages_api.behave(lambda body: error(401, message="invalid"))
-    sql.register(con)
-    with pytest.warns(UserWarning, match="500 of 500 inputs failed.*refused the key"):
-        con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(500) t(i)").fetchall()
-    assert len(messages_api.requests) <= 16
-
-
 def test_without_a_key_it_is_an_error_that_says_what_to_do(con: Any) -> None:
     sql.register(con)
     with pytest.raises(duckdb.Error, match=r"ANTHROPIC_API_KEY is not set.*set_api_key"):
