@@ -30,7 +30,7 @@ INLINE = frozenset(
 )
 
 # What the names of elements, their roles, ids and classes say about the text in them.
-_NAVIGATION, _BOILERPLATE, _DOUBTFUL, _COMMENTS, _PAGE_MENU = 1, 2, 4, 8, 16
+_NAVIGATION, _BOILERPLATE, _DOUBTFUL, _COMMENTS = 1, 2, 4, 8
 _NAVIGATION_TAGS = frozenset({"nav", "footer", "aside", "menu"})
 _NAVIGATION_ROLES = frozenset(
     {"navigation", "contentinfo", "complementary", "banner", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"}
@@ -104,7 +104,7 @@ def keep_content(root: Any, *, url: str, kinds: frozenset[str]) -> None:
     mains = [b for b in sizes if (b.tag == "main" or b.get("role") == "main") and sizes[b] > 200]
     main = max(mains, key=lambda block: sizes[block], default=None)
     if len(runs) > _HEAVY_RUNS or sizes[body] > _HEAVY_CHARACTERS or kinds & _FORUM_KINDS:
-        _keep_area(runs, body if main is None else main, _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
+        _keep_area(runs, body if main is None else main, _NAVIGATION | _BOILERPLATE | _DOUBTFUL)
     else:
         _judge(root, runs, url)
         _correct(runs, body, main, kinds)
@@ -161,16 +161,15 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
     if size < _PART_CHARACTERS and _is_one_of_several(runs, body, main):
         area = _smallest_area((run for run in runs if run.keep), body) if main is None else main
     for run in kept:  # a menu, a banner or the like is none, whatever trafilatura says
-        run.keep = not (run.flags & (_BOILERPLATE | _PAGE_MENU) or (run.flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
-    barred = _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL | _COMMENTS
+        run.keep = not (run.flags & (_NAVIGATION | _BOILERPLATE) or (run.flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
+    barred = _NAVIGATION | _BOILERPLATE | _DOUBTFUL | _COMMENTS
     if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
         whole = area if sum(len(run.text) for run in runs) > _SMALL_PAGE else body
         _keep_area(runs, whole if main is None else main, barred)
-    else:
-        article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
-        _keep_area(runs, area, barred, strict=article)
-        if article:
-            _drop_last_headings(runs)
+        return
+    is_article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
+    _keep_area(runs, area, barred, strict=is_article)
+    _drop_last_headings(runs)
 
 
 def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
@@ -180,14 +179,14 @@ def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
 
 
 def _is_one_of_several(runs: list[_Run], body: Any, main: Any) -> bool:
-    """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
+    """Return whether trafilatura took less than half of the prose in the main part (or in the body), and then keep it all.
 
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
     prose = [run for run in runs if run.is_prose and not run.flags and (main is None or main in run.blocks)]
     if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
         return False
-    for run in prose if main is None else ():
+    for run in prose:
         run.keep = True
     return True
 
@@ -223,7 +222,7 @@ def _drop_unkept(body: Any, runs: list[_Run]) -> None:
     needed = {element for run in runs if run.keep for element, _ in run.nodes}  # a blank in a <span> parts two words
     for element in reversed(list(body.iterdescendants())):
         holder = element.getparent() if element.tag in _BREAKS else element
-        if element not in needed and not any(map(str.strip, holder.itertext())):
+        if holder not in needed and not any(map(str.strip, holder.itertext())):
             element.drop_tree()
 
 
@@ -235,11 +234,12 @@ def _hints(element: Any) -> int:
     names = classes if is_titled else f"{classes} {element.get('id') or ''}"
     if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
         return 0
-    flags = 0 if tag in ("main", "article") else _named(names[:1000])  # blogs name a post's topics in its classes
-    if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
-        of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
-        flags |= (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page else 0)
-    return flags
+    if tag == "header":  # of the page, not of a part of it
+        is_menu = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
+    else:
+        is_menu = tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES
+    named = 0 if tag in ("main", "article") else _named(names[:1000])  # blogs name a post's topics in its classes
+    return named | _NAVIGATION * is_menu
 
 
 @lru_cache(maxsize=4096)
