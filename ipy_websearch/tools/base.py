@@ -226,8 +226,11 @@ class ToolFactory:
         async def search(request: SearchRequest) -> SearchResults:
             return await self.router.search(request, provider=provider, fresh=self.fresh)
 
-        price = self.router.expected_charges(provider, self.defaults.count, worst=self.bounded)
-        return {"search": search, "defaults": self.defaults, "price": price}
+        return {
+            "search": search,
+            "defaults": self.defaults,
+            "price": self.router.expected_charges(provider, self.defaults.count, worst=self.bounded),
+        }
 
     def make(self, name: str) -> Tool:
         """Return the tool of that name; its code is imported here.
@@ -245,8 +248,12 @@ class ToolFactory:
         from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
 
         if name == "web_fetch":
-            allowed, blocked = self.defaults.allowed_domains, self.defaults.blocked_domains
-            return web_fetch_tool(self.reader(), fresh=self.fresh, allowed_domains=allowed, blocked_domains=blocked)
+            return web_fetch_tool(
+                self.reader(),
+                fresh=self.fresh,
+                allowed_domains=self.defaults.allowed_domains,
+                blocked_domains=self.defaults.blocked_domains,
+            )
         if name.startswith("web_search"):
             reads = self.read_pages and not TOOLS[name]  # the pair gives what its engines say
             pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if reads else None

@@ -71,11 +71,7 @@ class ReadResearchInput(BaseModel, extra="forbid"):
 
 
 class _DocumentError(Exception):
-    """There is no document: the error type of the seed, and why in one line that the model can act on."""
-
-    def __init__(self, error_type: str, message: str) -> None:
-        super().__init__(message)
-        self.error_type = error_type
+    """There is no document: `args` are the error type of the seed, and why in one line that the model can act on."""
 
 
 def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Tool:
@@ -146,9 +142,9 @@ def checked_path(path: str, root_name: str) -> str:
 
 
 def _failure(asked: str, exc: _DocumentError) -> ToolOutput:
-    message = plain(str(exc))
-    text = json.dumps({"ok": False, "error_type": exc.error_type, "message": message}, ensure_ascii=False)
-    return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": asked, "error_type": exc.error_type})
+    error_type, message = map(plain, exc.args)
+    text = json.dumps({"ok": False, "error_type": error_type, "message": message}, ensure_ascii=False)
+    return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": asked, "error_type": error_type})
 
 
 def _failed(reason: str) -> _DocumentError:

@@ -144,8 +144,7 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> To
         passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
         return replace(output, passages=passages, text=output.text or whole_text(passages))
 
-    price = (Charge("brave", "context"),)
-    return _tool("brave_llm_context", CONTEXT_DESCRIPTION, BraveContextInput, find, price, 15.0)
+    return _tool("brave_llm_context", CONTEXT_DESCRIPTION, BraveContextInput, find, (Charge("brave", "context"),), 15.0)
 
 
 def _tool(
@@ -280,8 +279,7 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
             output = unread(url, exc)
         return replace(output, charges=used(raw, 1, "fetch"))
 
-    price = (Charge("firecrawl", "fetch", unit="credit"),)
-    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, price)
+    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, (Charge("firecrawl", "fetch", unit="credit"),))
 
 
 def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
@@ -293,8 +291,8 @@ def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         return _search_output(*await engine.search_pages(request, **options))
 
     # Two credits for the search and one for each of the ten pages it may read.
-    price = (Charge("firecrawl", "search", Decimal(12), "credit"),)
-    return _tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, price)
+    charge = Charge("firecrawl", "search", Decimal(12), "credit")
+    return _tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, (charge,))
 
 
 def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
@@ -308,8 +306,7 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
         engine.part(raw, list, "links")
         return _map_output(raw, url, given.limit)
 
-    price = (Charge("firecrawl", "map", unit="credit"),)
-    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, price)
+    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, (Charge("firecrawl", "map", unit="credit"),))
 
 
 def _judged(url: str, defaults: SearchRequest, known: bool) -> str:

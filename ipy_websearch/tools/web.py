@@ -24,6 +24,7 @@ import time
 import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -114,7 +115,8 @@ def web_search_tool(
             request = narrowed(defaults, given)
             results = without(await search(request), given.blocked_domains) if seed else await search(request)
         except (ConfigError, ProviderError) as exc:
-            return unavailable(exc)
+            # seed 000's sentence and the reason, or what is wrong with the input
+            return refused(exc, text=f"{UNAVAILABLE} ({exc})" if isinstance(exc, ProviderError) else "")
         output = search_output(results)
         if seed and (rich := rich_passage(results)):
             return replace(output, passages=(rich, *output.passages), text="")
@@ -123,13 +125,8 @@ def web_search_tool(
 
     if seed is None:
         return Tool(name, DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
-    described = {"description": seed["description"], "schema": seed["parameters"]}
-    return Tool(name, input_model=PairInput, call=call, counts_as_search=True, price=price, timeout_s=20.0, **described)
-
-
-def unavailable(exc: ConfigError | ProviderError) -> ToolOutput:
-    """Return the output of a search that failed: seed 000's sentence and the reason, or what is wrong with the input."""
-    return refused(exc, text=f"{UNAVAILABLE} ({exc})" if isinstance(exc, ProviderError) else "")
+    description, schema = seed["description"], seed["parameters"]
+    return Tool(name, description, PairInput, call, counts_as_search=True, price=price, timeout_s=20.0, schema=schema)
 
 
 def narrowed(defaults: SearchRequest, given: WebSearchInput | PairInput) -> SearchRequest:
@@ -147,8 +144,13 @@ def narrowed(defaults: SearchRequest, given: WebSearchInput | PairInput) -> Sear
         allowed, blocked = (), tuple(dict.fromkeys((*defaults.blocked_domains, *blocked)))
     elif allowed:
         blocked = ()
-    freshness = getattr(given, "freshness", None) or defaults.freshness
-    return replace(defaults, query=given.query, freshness=freshness, allowed_domains=allowed, blocked_domains=blocked)
+    return replace(
+        defaults,
+        query=given.query,
+        freshness=getattr(given, "freshness", None) or defaults.freshness,
+        allowed_domains=allowed,
+        blocked_domains=blocked,
+    )
 
 
 def without(results: SearchResults, domains: list[str]) -> SearchResults:
@@ -195,14 +197,9 @@ class PageRead:
     @property
     def facts(self) -> dict[str, Any]:
         """What the panel says of it; it is the same when a cassette is played."""
-        cost = {"tokens": sum(map(tokens_of, self.passages))} if self.passages else {"why": self.why}
-        return {"url": self.hit.url, "read": "page" if self.passages else "snippet", **cost}
-
-    @property
-    def log(self) -> dict[str, Any]:
-        """What the trace says of it: also the seconds, and whether the page came from the cache."""
-        cached = self.page is not None and self.page.cached
-        return {**self.facts, "seconds": round(self.seconds, 2), "cached": cached}
+        if self.passages:
+            return {"url": self.hit.url, "read": "page", "tokens": sum(map(tokens_of, self.passages))}
+        return {"url": self.hit.url, "read": "snippet", "why": self.why}
 
 
 async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages: PageReading) -> list[PageRead]:
@@ -280,7 +277,12 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
     by_url = {one.hit.url: one for one in reads}
     passages = [_passage(hit, by_url.get(hit.url)) for hit in output.results]
     known = [addresses_of_page(one.page) for one in reads if one.page is not None and one.passages]
-    facts, read = [one.facts for one in reads], sum(1 for one in reads if one.passages)
+    read = sum(1 for one in reads if one.passages)
+    facts = [one.facts for one in reads]
+    log = [  # the trace has also the seconds, and whether the page came from the cache
+        {**said, "seconds": round(one.seconds, 2), "cached": one.page is not None and one.page.cached}
+        for one, said in zip(reads, facts, strict=True)
+    ]
     body = output.panel_data if output.results.body is None else output.results.raw
     return replace(
         output,
@@ -288,7 +290,7 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
         passages=tuple(passage for passage in passages if passage.paragraphs),
         panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
         urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
-        log={"pages": [one.log for one in reads]},
+        log={"pages": log},
     )
 
 
@@ -308,10 +310,9 @@ def _passage(hit: SearchResult, read: PageRead | None) -> Passage:
 
 def _as_data(results: SearchResults) -> dict[str, object]:
     """Return results as plain data for a panel."""
-    listed = [asdict(replace(result, score=None)) for result in results]
     rows = [
-        {name: value.isoformat() if name == "published_date" else value for name, value in row.items() if value}
-        for row in listed
+        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(hit).items() if value}
+        for hit in (replace(result, score=None) for result in results)
     ]
     return {"query": results.query, "provider": results.provider, "results": rows}
 
@@ -452,8 +453,7 @@ def comparable(url: str) -> str:
 
 def is_known(url: str, known: Collection[str]) -> bool:
     """Say whether `url` is one of the known addresses."""
-    wanted = comparable(url)
-    return any(wanted == comparable(candidate) for candidate in known)
+    return comparable(url) in map(comparable, known)
 
 
 @lru_cache(maxsize=1_024)
@@ -635,7 +635,6 @@ def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
     lines = page.content.split("\n")[:limit] if page.lines_read else []
     ends = accumulate(len(line) + 1 for line in lines)
     kept = lines[: sum(end <= most + 1 for end in ends)]
-    is_cut = bool(lines) and not kept
-    if is_cut:
-        kept = [lines[0][:most]]
-    return replace(page, content="\n".join(kept), lines_read=len(kept)), is_cut
+    if lines and not kept:
+        return replace(page, content=lines[0][:most], lines_read=1), True
+    return replace(page, content="\n".join(kept), lines_read=len(kept)), False
