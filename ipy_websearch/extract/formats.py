@@ -78,9 +78,8 @@ def page_of(
 
 def kind_of(body: bytes, content_type: str) -> str:
     """Return the media type that `body` really has, in lower case without parameters; "" for binary data of no known type."""
-    for magic, kind in _MAGIC.items():
-        if body.startswith(magic):
-            return kind
+    if magic := next(filter(body.startswith, _MAGIC), None):
+        return _MAGIC[magic]
     kind = content_type.partition(";")[0].strip().lower()
     if kind.startswith(("text/", "image/", "audio/", "video/", "font/")) or kind.endswith(("json", "xml")) or kind in _CODE:
         return kind
@@ -94,9 +93,8 @@ def kind_of(body: bytes, content_type: str) -> str:
 
 def is_binary(text: str) -> bool:
     """Return whether decoded text is no text at all: more than 5 % of its start is control or replacement characters."""
-    start = text[:_LOOK]
-    odd = len(_NO_TEXT.findall(start))
-    return odd > 3 and odd > 0.05 * len(start)
+    odd = len(_NO_TEXT.findall(text[:_LOOK]))
+    return odd > max(3, 0.05 * min(len(text), _LOOK))
 
 
 def refusal(url: str, kind: str, size: int) -> FetchError:

@@ -177,8 +177,7 @@ def as_passage(result: SearchResult) -> Passage:
 
 def whole_text(passages: Sequence[Passage]) -> str:
     """Return passages as numbered plain text with nothing cut, for platforms that take no `search_result` blocks."""
-    parts = (f"{n}. {p.title}\n   {p.url}\n\n" + "\n\n".join(p.paragraphs) for n, p in enumerate(passages, 1))
-    return "\n\n".join(parts)
+    return "\n\n".join(f"{n}. {p.title}\n   {p.url}\n\n" + "\n\n".join(p.paragraphs) for n, p in enumerate(passages, 1))
 
 
 def place(url: str) -> str:

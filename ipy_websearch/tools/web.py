@@ -120,7 +120,7 @@ def web_search_tool(
         output = search_output(results)
         if seed and (rich := rich_passage(results)):
             return replace(output, passages=(rich, *output.passages), text="")
-        wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(_FETCHABLE)] if pages else []
+        wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(("http://", "https://"))] if pages else []
         return with_pages(output, await read_pages(wanted, request, pages)) if pages and wanted else output
 
     if seed is None:
@@ -180,8 +180,6 @@ def search_output(results: SearchResults) -> ToolOutput:
 
 
 # --- the pages of a search --------------------------------------------------------------------------------------------
-
-_FETCHABLE = ("http://", "https://")
 
 
 @dataclass(slots=True)
