@@ -66,9 +66,9 @@ _HIDDEN = re.compile(
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
 # The pilcrows and link icons on headings.
 _PERMALINKS = etree.XPath(
-    ".//a[contains('|¶|§|', concat('|', normalize-space(), '|'))]"
-    " | .//*[contains('|h1|h2|h3|h4|h5|h6|dt|', concat('|', name(), '|'))]"
-    "//a[contains('|#|🔗|\uf0c1|link|Link|permalink|Permalink|', concat('|', normalize-space(), '|'))]"
+    ".//a[contains('|¶|§|', concat('|', normalize-space(), '|'))"
+    " or (contains('|#|🔗|\uf0c1|link|Link|permalink|Permalink|', concat('|', normalize-space(), '|'))"
+    " and ancestor::*[contains('|h1|h2|h3|h4|h5|h6|dt|', concat('|', name(), '|'))])]"
 )
 _MOST_OF_THE_PAGE, _TOO_SHORT = 0.6, 800  # share and characters: short pages are what smuggled instructions are tried on
 _EMPTY_CHARACTERS = 250
