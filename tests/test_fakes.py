@@ -134,6 +134,8 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(user("hi"), SYSTEM | {"content": [found("x")]}), body(user("hi"), SYSTEM), "Input tag 'search_result'"),
     (body(tools=[tool(input_schema=OBJECT | {"anyOf": 5})]), body(tools=[tool()]), "JSON schema is invalid"),
     (body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
+    (body(user("hi"), {"role": "assistant"}), body(user("hi")), "messages.1: all messages must have non-empty content"),
+    (body(system=[{"type": "image"}]), body(system="x"), "system.0.type"),
     (body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
     (body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
     (body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),

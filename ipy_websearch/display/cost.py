@@ -70,7 +70,7 @@ def cost_footer(frame: Any) -> str:
     parts = (
         f"total {usd(summary.total_usd)}",
         summary.scope,
-        f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({names})" if names else "",
+        f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({names})" if summary.unpriced else "",
         f"{plural(cached, 'cached call') if cached else 'cached calls'}{saved}" if cached or saved else "",
         f"prompt caching saved {usd(summary.saved_prompt_usd)}" if summary.saved_prompt_usd else "",
     )

@@ -226,7 +226,8 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
         words = next(_faults(request, newest), "")
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in fault["loc"] if part not in ("user", "assistant", "system"))
+        parts = enumerate(fault["loc"])
+        path = ".".join(str(part) for n, part in parts if n == 0 or part not in ("user", "assistant", "system"))
         words = f"{path or 'request'}: {fault['msg']}"
     if words:
         raise ModelError(words, status=400, kind="invalid_request_error")
@@ -273,7 +274,8 @@ def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
     made = []
     for role, group in groupby(enumerate(messages), lambda placed: str(placed[1]["role"])):
         members = list(group)
-        blocks = [(f"messages.{n}.content.{i}", b) for n, said in members for i, b in enumerate(blocks_of(said["content"]))]
+        placed = [(n, enumerate(blocks_of(said.get("content") or ()))) for n, said in members]
+        blocks = [(f"messages.{n}.content.{i}", block) for n, said in placed for i, block in said]
         made.append(Turn(role, members[0][0], blocks))
     return made
 
