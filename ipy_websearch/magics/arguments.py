@@ -26,6 +26,7 @@ from ipy_websearch.settings import did_you_mean
 _FLAG = r"(?:--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
 _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>\S+))(?!\S)"""
 _END = r"--(?:\s+|$)"
+_WORD = r"""(?:"[^"]*"|'[^']*'|\S)+"""  # quotes keep what they enclose together: a folder's name may hold blanks and dashes
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
 # A magic of ours with something behind it: `%ask?` and `%ask ?` are calls for help.
 _RAW = r"%(?:ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*$)"
@@ -146,7 +147,7 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
     """
     options, words, rest = list[str](), list[str](), line.strip()
     while rest:
-        word = rest.split(maxsplit=1)[0]
+        word = (re.match(_WORD, rest) or [""])[0]
         if re.match("--?[A-Za-z]", word):
             option, rest = _first_option(parser._option_string_actions, rest)
             options.append(option)

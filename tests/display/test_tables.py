@@ -166,6 +166,7 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
 def test_a_part_of_the_bill_is_pandas_table_and_unknown_prices_are_named() -> None:
     frame = bill(unpriced={f"m{n}": 1 for n in range(7)}, saved_calls_usd=Decimal(0))
     assert "7 calls of unknown price (m0, m1, m2, m3, m4, m5, m6)" in cost_footer(frame)
+    assert "2 calls of unknown price" in cost_footer(bill(unpriced={"": 2}))
     assert html_of(frame[["calls"]]) == text_of(frame[["calls"]]) == html_of(frame.head(1)) == ""
     assert "unknown" in words(html_of(summed(CostFrame({"question": ["x"], "usd": [float("nan")]}))))
 

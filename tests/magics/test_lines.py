@@ -61,6 +61,8 @@ def test_options_may_follow_names_where_there_is_no_text() -> None:
     options, text = parse(fetch.make_parser(), "https://a.example/?q='x'#y --limit 3 -o page", names=True)
     assert (options, text) == ({"limit": 3, "output": "page"}, "https://a.example/?q='x'#y")
     assert parse(websearch.make_parser(), "record a # --force it", names=True) == ({}, "record a # --force it")
+    folder = '"my  notes -old"/b.md'
+    assert parse(websearch.make_parser(), f"export {folder} --force", names=True) == ({"force": True}, f"export {folder}")
 
 
 @pytest.mark.parametrize(
