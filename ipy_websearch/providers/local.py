@@ -173,14 +173,15 @@ class LocalProvider(
         select = "SELECT rowid, title FROM documents WHERE rowid IN (SELECT value FROM json_each(?))"
         titles = {at: _stems(re.sub(r" \(.*\)$", "", title)) for at, title in self._rows(select, json.dumps(list(scores)))}
         # A word in the title is enough; where few documents have all the words, one whose whole title is asked for comes first.
-        enough = [at for at in scores if held.get(at, 0) >= LEAST_COVERAGE * len(terms) or wanted & {*titles[at]}]
+        known = [at for at in scores if at in titles]
+        enough = [at for at in known if held.get(at, 0) >= LEAST_COVERAGE * len(terms) or wanted & {*titles[at]}]
         best = sorted(enough, key=lambda at: (too_few and not wanted.issuperset(titles[at]), at not in complete, -scores[at]))
-        return [self._result(at, scores[at], request.query) for at in best[: request.count]]
-
-    def _result(self, at: int, score: float, query: str) -> SearchResult:
-        ((url, title, body, day),) = self._rows("SELECT url, title, body, date FROM documents WHERE rowid = ?", at)
-        description, further = best_passages(body, query)
-        return SearchResult(title, url, description, base.moment(day), further, round(score, 6))
+        found = []
+        for at in best[: request.count]:  # another kernel that indexes the folder may have just taken a document out
+            for url, title, body, day in self._rows("SELECT url, title, body, date FROM documents WHERE rowid = ?", at):
+                description, further = best_passages(body, request.query)
+                found.append(SearchResult(title, url, description, base.moment(day), further, round(scores[at], 6)))
+        return found
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -177,6 +178,16 @@ def test_adding_a_folder_again_takes_in_what_changed(index: LocalProvider, notes
     for nowhere in (notes / "nowhere", Path("n" * 300)):
         with pytest.raises(ConfigError, match="is not a folder"):
             index.add_folder(nowhere)
+
+
+def test_a_search_passes_over_what_another_kernel_takes_out_meanwhile(
+    index: LocalProvider, notes: Path, tmp_path: Path
+) -> None:
+    """Its statements see the index at different moments: words may be found of a document that has just gone."""
+    index.add_folder(notes)
+    with closing(sqlite3.connect(tmp_path / "home" / "index.sqlite")) as other:
+        other.executescript("DROP TRIGGER gone; DELETE FROM documents WHERE title = 'The plan'")
+    assert titles(index, "zweigelt") == [] and titles(index, "medlar")
 
 
 def test_what_is_not_read_is_reported_with_its_reason(index: LocalProvider, tmp_path: Path) -> None:
