@@ -331,7 +331,7 @@ def clean_domain(value: str) -> str:
     if path:
         raise ConfigError(f"{value!r} has a path, and engines search whole sites; write {site}")
     host = host_of(f"//{site.removeprefix('*.')}")
-    if not _DOMAIN.fullmatch(host):
+    if not _DOMAIN.fullmatch(host) or not set(site).isdisjoint(" \t\r\n@?#"):  # more than a host, which `host_of` passes over
         raise ConfigError(f"{value!r} is not a domain; write it as example.com")
     return host
 
@@ -553,7 +553,7 @@ def create(name: str, context: ProviderContext) -> Provider:
     info = provider_info(name)
     try:
         provider: Provider = resolve_name(info.load)(context)
-    except (ImportError, AttributeError) as exc:
+    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: `load` is not of its form
         raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
     return provider
 
@@ -674,7 +674,7 @@ class Engine:
         listed = self.part(raw, list, *path)
         # A list for each query, in answers of Perplexity's of 2025, is read as one.
         flat = (hit for part in listed for hit in (part if isinstance(part, list) else [part]))
-        hits = [hit for hit in flat if isinstance(at(hit, self.fields.get("url", "url")), str)]
+        hits = [hit for hit in flat if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
         if listed and not hits:
             raise self._unreadable()
         return hits
@@ -682,7 +682,7 @@ class Engine:
     def result(self, item: Json) -> SearchResult | None:
         """Return a hit as a result, in plain text (`hit` makes one), None when it is none."""
         title, urls, words, dates, more, scores = (values(item, self.fields.get(name, name)) for name in _RESULT)
-        return hit(title, next(iter(urls), None), words, moment(*dates), more, next(iter(scores), None))
+        return hit(title, next(filter(None, urls), None), words, moment(*dates), more, next(iter(scores), None))
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
@@ -693,8 +693,8 @@ class Engine:
         field, path = self.billed
         used = next((used for used in map(amount, values(raw, path)) if used is not None), None)
         expected = self.price_for(count)
-        known: dict[str, Any] = {field: used}
-        return expected if used is None else (Charge(self.name, unit=expected[0].unit, **known),)
+        known: dict[str, Any] = {"unit": expected[0].unit if expected else "request", field: used}
+        return expected if used is None else (Charge(self.name, **known),)
 
     def fitted(self, request: SearchRequest) -> tuple[str, int, list[str]]:
         """Return the query and the count within the engine's limits, and notices of what was cut or cannot be applied."""

@@ -18,7 +18,7 @@ from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Charge, SearchResults
-from tests.fakes.wire import Service, context, run
+from tests.fakes.wire import SERVED, Service, context, run
 
 ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
 NOTHING: dict[str, Any] = {"query": {"search": []}}
@@ -304,13 +304,18 @@ class Engine(base.Engine):
         hits = tuple(SearchResult(u, f"https://{u}/") for u in ("a.example", "b.example"))
         return SearchResults(hits, request.query, "mine", charges=(Charge("mine", usd=Decimal("0.25")),))
 
+class Table(base.Engine, name="table", fields={"title": "names", "url": "link.href"}, billed=("usd", "meta.cost")):
+    def parameters(self, request, query, count, notices):
+        return {"q": query}
+
+TABLE = ProviderInfo("table", "Table", "their_engine:Table", ("TABLE_API_KEY",), "TABLE_BASE_URL", "https://table.example")
 MINE = ProviderInfo("mine", "My engine", "their_engine:Engine")
 LOST = ProviderInfo("lost", "Lost engine", "no_such_module:Engine", keys=("LOST_API_KEY",))
 TAKEN = ProviderInfo("brave", "Not Brave", "their_engine:Engine")
 NONSENSE = "x"
 """
 POINTS = "\n".join(
-    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
+    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("TABLE", "MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
 )
 
 
@@ -339,6 +344,11 @@ def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, t
         use.search("a broken query", provider="MINE")
     with pytest.raises(ProviderError, match="mine.example is down"):
         use.search("who is down", provider="mine")
+    monkeypatch.setenv("TABLE_API_KEY", "fake-table-key-0000")
+    SERVED["table.example"] = Service()
+    SERVED["table.example"].answer({"results": [{"link": {"href": "https://c.example/"}, "names": ["C"]}], "meta": {"cost": 1}})
+    results = use.search(provider="table")
+    assert (results.cost_usd, results[0].title, results[0].url) == (1, "C", "https://c.example/")
     warnings = [name for name, available, why in use.router.chain() if why == "broken plug-in" and not available]
     assert len(warnings) == 3 and any("'brave' is taken" in warning for warning in warnings)
     monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")
