@@ -184,7 +184,8 @@ def _rate_limit(response: HttpResponse) -> Reason:
     if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         wait = max([wait, *resets[1:2]])
         shown = f" ({quota:,.0f} requests)" if quota else ""
-        return Reason(f"the plan's limit per month{shown} is used up; {base.ask_again(wait)}", wait or None, "quota")
+        until = f"; {base.ask_again(wait)}" if wait else ""  # nothing said when it is over
+        return Reason(f"the plan's limit per month{shown} is used up{until}", wait or None, "quota")
     wait = max([wait, *resets[:1]]) or 1.0
     if wait > LONG_WAIT_S:
         return Reason(f"the plan's limit is used up; {base.ask_again(wait)}", wait, "quota")

@@ -93,6 +93,7 @@ class FirecrawlProvider(
 
 def used(raw: base.Json, otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
     """Return the charge for the credits that an answer, or the metadata of its page, reports."""
-    reported = map(base.amount, base.values(raw, "data.metadata.creditsUsed creditsUsed"))
+    # In a list of pages (version 1) each has metadata of its own, with its share alone.
+    reported = map(base.amount, (base.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed")))
     units = next((units for units in reported if units is not None), Decimal(otherwise))
     return (Charge("firecrawl", kind, units, "credit"),)

@@ -23,7 +23,7 @@ _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into piece
 # A code fence with its lines: it is closed by one as long with nothing after, else by the end.
 _FENCED = re.compile(
     r"^[ \t>]{0,12}(?:(?P<ticks>`{3,})(?!`)[^`\n]*|(?P<tildes>~{3,})(?!~)[^\n]*)(?:\n|\Z)"
-    r"(?:.*?^[ \t>]{0,12}(?:(?P=ticks)`*|(?P=tildes)~*)[ \t]*(?=\n|\Z)|.*\Z)",
+    r"(?:.*?^[ \t>]{0,12}(?:(?P=ticks)`*|(?P=tildes)~*)[^\S\n]*(?=\n|\Z)|.*\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _BLANK_LINES = re.compile(r"^[^\S\n\f]*(?:\n|\Z)|\n(?:[^\S\n\f]*(?:\n|\Z))+", re.MULTILINE)

@@ -168,6 +168,7 @@ def test_blocks_end_at_blank_lines_and_never_inside_code() -> None:
     assert blocks(markdown) == ("# T\n\n## S\n\none\ntwo", code, "> ~~~\n> x\n\n> ~~~", "three", "## Last")
     assert blocks("```\nnever\n\nclosed") == ("```\nnever\n\nclosed",)
     assert blocks("see ``` `x` ```\n\nnext") == ("see ``` `x` ```", "next")
+    assert blocks("```\r\nx\r\n```\r\n\r\nnext") == ("```\r\nx\r\n```\r", "next")
     assert blocks(" \n\n") == ()
 
 
