@@ -137,8 +137,9 @@ class Database:
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         was_open, code = self._connection is not None, getattr(exc, "sqlite_errorcode", 0) & 0xFF
-        self.close()
-        if code in _LOCKED:
+        if not was_open:
+            self.close()  # what could be opened of it
+        if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
         if code in _BROKEN or unreadable or (code in _SUSPECT and self._fails_its_check()):
@@ -150,6 +151,7 @@ class Database:
         with closing(sqlite3.connect(":memory:")) as new:
             self._prepare(new)
             wanted = _columns(new)
+        self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
                 return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
@@ -158,6 +160,7 @@ class Database:
 
     def _set_aside(self) -> bool:
         """Rename the file and its log, unless another kernel has just done so; say whether another attempt makes sense."""
+        self.close()
         path = str(self.path)
         target = f"{path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
         try:

@@ -47,16 +47,17 @@ class Stored(NamedTuple):
 
 
 class Store:
-    """The store in a ledger's file. `earlier` is the file of version 0.1.0, which is set aside; `warnings` says so."""
+    """The store in a ledger's file. `earlier` is the file of version 0.1.0, which is set aside once; `warnings` says so."""
 
     def __init__(self, ledger: Ledger, earlier: Path | None = None) -> None:
         self.ledger = ledger
         self.warnings: list[str] = []
-        with suppress(OSError):  # there is none, or another kernel has just set it aside
-            if earlier is not None:
-                kept = earlier.replace(earlier.with_suffix(".0.1.0"))
+        if earlier is not None and not (kept := earlier.with_suffix(".0.1.0")).exists():
+            with suppress(OSError):  # there is none, another kernel has just set it aside, or the folder is read-only
+                earlier.rename(kept)
                 why = "because they do not say how they were searched for"
                 self.warnings.append(f"values of version 0.1.0 are not used, {why}; they stay in {kept}")
+                Path(f"{earlier}-wal").rename(f"{kept}-wal")  # what a kernel that was killed has left beside it
 
     def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Stored]:
         """Return the cells that are there and no older than `since`; `columns` are the wanted keys with their columns."""

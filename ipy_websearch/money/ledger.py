@@ -8,7 +8,8 @@ Two rules keep the money right. A look at what was spent and held and the new re
 kernels cannot take the same cent. Settling changes the reservation and inserts the rows in one transaction, so that money is
 held or spent, never both and never neither. What an enrichment found goes there with its cost, so a kill loses both or none.
 
-Rows are on disk when `book` or `settle` returns. While the file cannot be written, rows are kept in memory, counted by reports,
+Rows are on disk when `book` or `settle` returns, while an enrichment runs at the end of that turn of its event loop; what it
+has received and not written counts as under way. While the file cannot be written, rows are kept in memory, counted by reports,
 and written as soon as it can be; `news` says so. No key gets in: questions and notebook names pass `redact` first.
 
 Reports (`cost_frame`, `curve`) are one `GROUP BY` each; 100,000 rows take some 0.2 s.
@@ -87,6 +88,11 @@ _ANSWERS = (
     "time REAL NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS open_batches (row TEXT PRIMARY KEY, token TEXT NOT NULL, batch TEXT NOT NULL, "
     "address TEXT NOT NULL, model TEXT NOT NULL, time REAL NOT NULL, turns TEXT NOT NULL) WITHOUT ROWID",
+)
+# What stands in for the file while it cannot be written: its own tables, as far as they can be read.
+_COPIED = (
+    f"INSERT INTO ledger ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM file.ledger ORDER BY id",
+    *(f"INSERT INTO {table} SELECT * FROM file.{table}" for table in ("reservations", "answers", "open_batches")),
 )
 # Version 0.1.0 kept texts once in `labels` and `questions`, and sums of `entries` in `by_day`, by triggers on `entries`.
 _FROM_0_1_0 = (
@@ -347,14 +353,20 @@ class Ledger:
             self._file.close()
 
     def _copy(self) -> Database:
-        """Return all rows in memory: those of the file, as far as it can be read, and those that it lacks."""
-        copy, rows = _database(None), list[Any]()
-        try:
-            query = f"SELECT {', '.join(COLUMNS)} FROM ledger ORDER BY id"
-            rows = self._file.read(lambda connection: connection.execute(query).fetchall())
-        except (sqlite3.Error, OSError):
-            pass  # it was said when it failed first
-        copy.write(lambda connection: connection.executemany(_INSERT, rows))
+        """Return what the file has, as far as it can be read, and what it lacks, in memory."""
+        copy = _database(None)
+
+        def read_file(connection: sqlite3.Connection) -> None:
+            connection.execute("ATTACH ? AS file", (str(self.path),))
+            try:
+                for statement in _COPIED:
+                    connection.execute(statement)
+            finally:
+                connection.execute("DETACH file")  # whose lock would hold for the copy
+
+        with suppress(sqlite3.Error, OSError):  # it was said when it failed first
+            if self.path is not None and self.path.exists():
+                copy.read(read_file)
         copy.write(lambda connection: [work(connection) for work in self._unwritten])
         return copy
 

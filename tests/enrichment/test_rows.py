@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
+from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.money.ledger import Ledger
 from tests.contract.helpers import CEO, companies, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.replies import error, usage
@@ -61,19 +64,38 @@ def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     assert len(messages_api.requests) == 4
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_paid_for_is_found_while_another_program_locks_the_file(
+    messages_api: Any, session: Any, tmp_path: Path, restarted: bool
+) -> None:
+    messages_api.behave(echo)
+    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
+    if restarted:
+        session.ledger.close()
+    with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        out = ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET)
+        assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of C"] and len(messages_api.requests) == 3
+        assert "locked" in str(out.attrs["report"]["warnings"]) and len(ipy_websearch.cost()) == 3
+
+
 def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tmp_path: Path) -> None:
     """They do not say how they were searched for, so they are not used; nothing is deleted."""
     messages_api.behave(echo)
     (tmp_path / "websearch").mkdir()
     with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as old:
-        old.executescript(f"PRAGMA application_id = {0x69777365}; PRAGMA user_version = 2; CREATE TABLE cells (key, cell);")
+        old.executescript(f"PRAGMA journal_mode = WAL; PRAGMA application_id = {0x69777365}; PRAGMA user_version = 2")
+        old.execute("CREATE TABLE cells (key, cell)")
         old.execute("INSERT INTO cells VALUES (1, 'kept')")
-    old.close()
+    # A kernel that was killed has not closed it.
     out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
     assert out.ceo[0] == "Boss of A" and "version 0.1.0" in out.attrs["report"]["warnings"][0]
+    (tmp_path / "websearch/enrich.sqlite").touch()  # by version 0.1.0, which is still used beside this one
+    assert Store(Ledger(None), tmp_path / "websearch/enrich.sqlite").warnings == []
     with sqlite3.connect(tmp_path / "websearch/enrich.0.1.0") as now:
         assert now.execute("SELECT cell FROM cells").fetchall() == [("kept",)]
     now.close()
+    old.close()
 
 
 # --- failures -----------------------------------------------------------------------------------------------------------

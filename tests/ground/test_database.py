@@ -112,14 +112,17 @@ def test_a_file_that_breaks_while_two_kernels_use_it_is_set_aside_once(tmp_path:
 
 
 def test_a_locked_file_is_waited_for_then_raises_and_works_again_later(tmp_path: Path) -> None:
-    """Also when it was locked at the first use: the database does not stay in memory."""
+    """Also when it was locked at the first use: the database does not stay in memory. One that is open can still be read."""
     path = tmp_path / "ledger.sqlite"
-    use(database(path))
+    opened = database(path)
+    use(opened)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     made = database(path)
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        use(made)
+    for each in (made, opened):
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            use(each)
+    assert opened.read(lambda c: c.execute("SELECT count(*) FROM entries").fetchone()) == (1,)
     other.execute("ROLLBACK")
     other.close()
     assert use(made) == (2, 2) and not made.in_memory and made.warnings == []
