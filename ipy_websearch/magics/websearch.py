@@ -282,7 +282,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
             found = session.keys.find(variable)
             keys.append((variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}"))
         except ConfigError as exc:
-            keys.append((variable, str(exc), ""))
+            keys.append((variable, str(exc), f"%websearch key {spec.names[0]}"))
     usable = {engine: why for engine, available, why in chain if available}
     now: list[tuple[str, ...]] = [
         ("answers", _answers(session)),

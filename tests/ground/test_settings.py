@@ -249,7 +249,7 @@ def test_a_malformed_key_stops_only_the_provider_that_needs_it(
     assert shell.run("%search --provider local moons of Mars").ok
     status = shell.run("%websearch status")
     lines = [line for line in status.stdout.splitlines() if "TAVILY_API_KEY" in line]
-    assert status.ok and lines and all(".env" in line and "set it again" in line for line in lines)
+    assert status.ok and lines and all(".env" in line and "set it again: %websearch key" in line for line in lines)
     refused = shell.run("%search --provider tavily moons of Mars")
     assert isinstance(refused.error, ConfigError) and ".env" in str(refused.error)
     failed = shell.run("from ipy_websearch import api; api.ask(" + repr(f"is {plain} a key?") + ", provider='local')")
