@@ -567,7 +567,7 @@ def _visible(value: Any) -> Any:
 _TEX = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{c: f"\\{c}" for c in "{}&%$#_"}}
 )
-_ADDRESS = re.compile(r"(?P<scheme>\w+)://(?:[^/?#@]*@)?(?:www\.)?(?P<host>[^/?#:]+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?P<scheme>\w+)://(?:[^/?#@]*@)?(?:www\.)?(?P<host>\[[^\]]*\]|[^/?#:]+)", re.IGNORECASE)
 Entry = Mapping[str, str]
 
 
@@ -591,7 +591,8 @@ def _entry(page: Citation, number: int) -> Entry:
     url = "".join(visible(page.url).split())
     found = _ADDRESS.match(url)
     host, is_web = (found["host"].lower(), found["scheme"] in ("http", "https")) if found else ("", False)
-    date = f"{page.published_date.astimezone(UTC):%Y-%m-%d}" if page.published_date else ""
+    day = page.published_date
+    date = f"{day.astimezone(UTC) if day.tzinfo else day:%Y-%m-%d}" if day else ""
     name = re.sub(r"[^a-z0-9]", "", host.split(".")[-2] if "." in host else host) or "source"
     return {
         "id": f"{name}{date[:4]}-{number}",

@@ -65,6 +65,8 @@ def test_sources_become_a_bibliography() -> None:
     first, second = json.loads(made.bibliography("csl"))
     assert first["issued"] == {"date-parts": [[2026, 2, 16]]} and first["URL"] == "https://www.nytimes.com/a%20b#c"
     assert second["container-title"] == "planets" and "URL" not in second
+    odd = answer(citations=(Citation(1, "x", "https://[::1]/y", "", datetime(2026, 2, 16)),)).bibliography()
+    assert "organization = {[::1]}" in odd and "  date = {2026-02-16}" in odd
     with pytest.raises(ConfigError, match="bibtex, ris, csl"):
         made.bibliography("apa")
 
