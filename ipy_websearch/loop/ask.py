@@ -530,7 +530,7 @@ class AnswerLoop:
             kind, delta = event.get("type"), event.get("delta") or {}
             if kind == "content_block_delta" and delta.get("type") == "text_delta":
                 pieces.append(delta.get("text") or "")
-            elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index", 0)))):
+            elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index") or 0))):
                 self._write(pieces)
                 for shown in self._ended(block):
                     self._tell(shown)

@@ -123,8 +123,8 @@ async def _frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[list[byte
     held: list[bytes] = []
     async for piece in pieces:
         held.append(piece)
-        if b"\n" in piece:  # else no event ends here; a long one would be looked through again with each piece
-            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").split(b"\n\n")
+        if b"\n" in piece or b"\r" in piece:  # else no event ends here; a long one would be looked through with each piece
+            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
             held = [rest]
             if frames:
                 yield frames, True
@@ -137,7 +137,7 @@ def _events_in(frame: bytes) -> list[Event]:
     Raises:
         ValueError, RecursionError: its data is not JSON.
     """
-    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
+    data = [line[5:] for line in frame.splitlines() if line.startswith(b"data:")]
     event = json.loads(b"\n".join(data).decode("utf-8", "replace")) if data and data != [b" [DONE]"] else None
     return [event] if isinstance(event, dict) else []
 
@@ -251,12 +251,15 @@ class Reply:
             ModelError: the event's fields have types that the API never sends.
         """
         try:
-            self._apply(str(event.get("type")), int(event.get("index", 0)), event)
+            self._apply(str(event.get("type")), event)
         except (TypeError, AttributeError, ValueError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
-    def _apply(self, kind: str, index: int, event: Mapping[str, Any]) -> None:
+    def _apply(self, kind: str, event: Mapping[str, Any]) -> None:
+        index = (
+            int(event.get("index") or 0) if kind.startswith("content_block") else 0
+        )  # some servers send null with the others
         delta = event.get("delta") or {}
         match kind:  # ping, and events that do not exist yet, are passed over
             case "message_start":

@@ -97,3 +97,15 @@ def test_a_stream_without_event_lines_is_understood(messages_api: Any, session: 
     messages_api.reply(recorded("synthetic_sse_no_event_lines.sse"))
     answer = ask(session)
     assert answer.text == "Partial" and answer.cost_usd is not None and answer.cost_usd > Decimal(0)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"], ids=["crlf", "cr"])
+def test_a_stream_with_other_line_ends_and_nulls_is_understood(messages_api: Any, session: Any, end: str) -> None:
+    """Both are line ends of server-sent events; some servers write every field of an event, used or not."""
+    made: Any = recorded("synthetic_sse_no_event_lines.sse")
+    nulls = {"index": None, "delta": None, "content_block": None}
+    made.stream = "".join(
+        f"data: {json.dumps({**nulls, **e})}{end}{end}" for e in events_of("synthetic_sse_no_event_lines.sse")
+    )
+    messages_api.reply(made)
+    assert ask(session).text == "Partial"
