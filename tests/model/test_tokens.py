@@ -104,6 +104,8 @@ def test_an_image_counts_as_the_largest_there_is() -> None:
     result = {"type": "tool_result", "tool_use_id": "t", "content": [PICTURE, named]}
     messages = user(PICTURE, nested, result)
     assert 4 * IMAGE_TOKENS < estimate_tokens({"model": SONNET, "messages": messages}) < 4 * IMAGE_TOKENS + 1_000
+    as_text = user(PICTURE, {"type": "text", "text": PICTURE["source"]["data"]})
+    assert estimate_tokens({"model": SONNET, "messages": as_text}) > 100_000
 
 
 def test_a_breakpoint_of_an_hour_is_found_wherever_it_stands() -> None:
