@@ -242,6 +242,16 @@ def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any, opti
     assert (lesson.shell.ns["a"].text, lesson.shell.ns["a"].limit) == (recorded, "timeout")
 
 
+def test_a_search_that_time_cut_off_is_cut_off_in_an_instant_replay_too(lesson: Any) -> None:
+    lesson.brave.latency_s = 30
+    lesson.model.behave(lambda body: "From nothing." if body.get("tool_choice") else search("ruby author"))
+    cell = "a = %ask --timeout 3 --provider brave who?"
+    lesson.record(cell)
+    recorded = lesson.shell.ns["a"].messages
+    assert lesson.shell.ns["a"].limit == "timeout" and lesson.replay(cell)[0].ok
+    assert (lesson.shell.ns["a"].messages, lesson.shell.ns["a"].limit) == (recorded, "timeout")
+
+
 # --- which request is which ---------------------------------------------------------------------------------------------
 
 

@@ -225,6 +225,10 @@ class Recorder(Recording):
         return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
 
 
+class CutOffError(ReplayError, TimeoutError):
+    """What was recorded has no end: the time was over, or the cell was interrupted."""
+
+
 class Player(Recording):
     """A cassette that is replayed, `instant` or at its own pace. A replay that is running ends once this one has been read.
     `warning` says that the cassette is not whole.
@@ -272,7 +276,8 @@ class Player(Recording):
         """Wait for the end of an exchange, and end as it did.
 
         Raises:
-            WebSearchError: it failed. TimeoutError: it was cut off.
+            WebSearchError: it failed.
+            CutOffError: it was cut off.
         """
         await self._until(start + exchange["took_s"])
         if fields := exchange.get("error"):
@@ -280,7 +285,7 @@ class Player(Recording):
         if exchange.get("cut_off"):
             while self._pace:
                 await asyncio.sleep(3600)
-            raise TimeoutError
+            raise CutOffError(f"the recording of this request on {self.path.name} was cut off")
 
     async def _until(self, moment: float) -> None:
         if self._pace and (wait := moment - time.monotonic()) > 0:

@@ -214,8 +214,8 @@ class CallRunner:
         try:
             async with asyncio.timeout(min(left, tool.timeout_s)):
                 output = await tool.call(value, self.context)
-        except TimeoutError:
-            late = left < tool.timeout_s
+        except TimeoutError as exc:
+            late = left < tool.timeout_s or isinstance(exc, ReplayError)  # what a recording cut off, time had cut off
             said = self._limited("timeout") if late else _error(f"{tool.name} did not end within {tool.timeout_s:g} s.")
             return replace(said, charges=lost(tool.price))
         except ReplayError:  # the model cannot do anything about it, and what it would answer is not recorded either
@@ -387,11 +387,11 @@ class Loop:
                     yield events
             except ModelError as exc:
                 error = exc
+            except TimeoutError:
+                self.meter.reach("timeout")
             except WebSearchError:  # a key is missing, a cassette has no reply: nothing went out
                 self._body = None
                 raise
-            except TimeoutError:
-                self.meter.reach("timeout")
             finally:
                 await stream.aclose()  # type: ignore[attr-defined]
             yield self.reply.close()  # the events that end what a break left open
