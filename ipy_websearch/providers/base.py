@@ -754,7 +754,7 @@ class Engine:
         said, wait, kind = explain_any(response)
         status, keys = response.status, self.info.keys
         known = (*self.refusals, *(_KEYED_REFUSALS if keys else ()), *_REFUSALS)
-        told = f"{status} {response.text}"
+        told = f"{status} {response.text[:20_000]}"
         rule = next(rule for rule in known if re.match(rule.pattern, told, re.IGNORECASE | re.DOTALL))
         facts = {"key": keys[0], "obtain": self.context.keys.spec(keys[0]).obtain} if keys else {}
         what, remedy = (words.format(name=self.name, address=self._address, **facts) for words in rule[2:])

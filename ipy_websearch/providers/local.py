@@ -37,7 +37,7 @@ from ipy_websearch.text import plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 # Files stored in one transaction: other kernels that write wait for at most so many.
 BATCH = 500
@@ -321,12 +321,12 @@ def _store(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], gone: 
 
 
 def _index_form(text: str) -> str:
-    """Return `text` as it is indexed: C++ and C# as words, and each character of an unspaced script by itself."""
+    """Return `text` as it is indexed: C++ and C# as words, ß as ss, and each character of an unspaced script by itself."""
     return _with_symbols(text if text.isascii() else _CJK_CHARACTER.sub(r" \1 ", text))
 
 
 def _with_symbols(text: str) -> str:
-    return re.sub(r"\b([A-Za-z])\+\+", r"\1plusplus", re.sub(r"\b([A-Za-z])#", r"\1sharp", text))
+    return re.sub(r"\b([A-Za-z])\+\+", r"\1plusplus", re.sub(r"\b([A-Za-z])#", r"\1sharp", text)).replace("ß", "ss")
 
 
 def _stems(text: str) -> list[str]:

@@ -206,7 +206,7 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalProvider, tmp_
         "__init__.py": b"",
         "image.png": b"\x89PNG",
         "latin.txt": "café crème".encode("latin-1"),
-        "windows.txt": "Smörgåsbord".encode("utf-16"),
+        "windows.txt": "Smörgåsbord, Größe 7".encode("utf-16"),
         "cjk.txt": "東京は日本の首都です。".encode(),
     }
     for name, content in contents.items():
@@ -227,6 +227,8 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalProvider, tmp_
     }
     assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]
     assert titles(index, "samphire") == ["future"] and titles(index, "smörgåsbord") == ["windows"]
+    for query in ("größe", "GRÖSSE", "grosse"):
+        assert titles(index, query) == ["windows"]
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
 
 
