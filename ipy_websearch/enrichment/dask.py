@@ -98,7 +98,7 @@ class Equipment(WorkerPlugin):
         for name, key in self.keys.items():
             session.keys.set(name, key)
         client = session.offline_model if config.model == OFFLINE_MODEL else session.claude
-        searches = Searches(session.router, provider, concurrency, charges) if config.max_searches else None
+        searches = Searches(session.router, provider, concurrency, charges, client.offline) if config.max_searches else None
         limiter = ConcurrencyLimiter(concurrency, on_hold=self._tell)
         self.config = replace(config, client=client, limiter=limiter, searches=searches)
 

@@ -105,7 +105,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     if batch:
         native_search(model, client, most, defaults)  # a platform without batches is refused here
     elif most:
-        searches, first = searches_of(session, provider, options.concurrency, budget, defaults)
+        searches, first = searches_of(session, provider, options.concurrency, budget, defaults, client.offline)
     exact = session.recording is not None
     config = RowConfig(
         client=client,
@@ -164,9 +164,10 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 
 
 def searches_of(
-    session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest
+    session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest, index: bool
 ) -> tuple[Searches, Provider]:
-    """Return the searches of a run like `request`, and the provider that is asked first with its options.
+    """Return the searches of a run like `request`, and the provider that is asked first with its options; with `index`, the
+    local index may answer for Wikipedia.
 
     Raises:
         MissingKeyError, ConfigError: the provider cannot be asked.
@@ -174,8 +175,10 @@ def searches_of(
     router = session.router
     router.check(provider)
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
-    first = router.plan(request, provider).target
-    return Searches(router, provider, concurrency, charges), (first.name, first.options) if first else ("", {})
+    plan = router.plan(request, provider, index=index)
+    first, out_of_order = plan.target, next(iter(plan.passed_over), None)
+    known = (first.name, first.options) if first else (out_of_order.provider if out_of_order else "", {})
+    return Searches(router, provider, concurrency, charges, index), known
 
 
 # --- running it ---------------------------------------------------------------------------------------------------------
@@ -546,11 +549,19 @@ def _best_of(outcome: Outcome) -> tuple[str | None, ...]:
 
 
 def searching(
-    session: Session, plan: Plan, options: EnrichOptions, request: SearchRequest, budget: Budget, *, fresh: bool, question: str
+    session: Session,
+    plan: Plan,
+    options: EnrichOptions,
+    request: SearchRequest,
+    budget: Budget,
+    *,
+    fresh: bool,
+    question: str,
+    index: bool = True,
 ) -> Lookup:
-    """Return a run that makes one search like `request` for each row."""
+    """Return a run that makes one search like `request` for each row; with `index`, the local one may answer for Wikipedia."""
     provider, notices = session.provider_to_ask(options.provider)
-    searches, first = searches_of(session, provider, options.concurrency, budget, request)
+    searches, first = searches_of(session, provider, options.concurrency, budget, request, index)
     config = RowConfig(
         client=session.offline_model,
         model="",

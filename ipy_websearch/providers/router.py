@@ -5,7 +5,8 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 
 - A failing engine hands on to the next engine of the web. The search fails when none of them gives a hit: no stand-in's empty
   answer hides an engine's failure. No hits from an engine that works are an answer, and no other engine is paid for it.
-- The chain asks the local index only where no engine has a key or an address of the user's, and Wikipedia is out of reach.
+- The chain asks the local index only where no engine has a key or an address of the user's, and Wikipedia is out of reach;
+  for those who take its answer for the web's (`index` False), never.
 - A failure is remembered for a while (`OUTAGES_S`), and the chain passes the engine over without sending anything. An engine
   asked for by name is always asked.
 - A paid search that went out and came back unusable, or not at all, counts at the price expected, as `lost`; a refusal (4xx,
@@ -77,7 +78,8 @@ class SearchPlan:
     """A search with its engine resolved; `SearchRouter.run` sends it.
 
     `expected_charges` are those of the engine asked first, () when its answer is in the cache (`cached`). `named` engines have
-    no stand-in; `passed_over` are engines of the chain that are known to be out of order.
+    no stand-in; `passed_over` are engines of the chain that are known to be out of order. With `index`, the local index may
+    answer for Wikipedia.
     """
 
     request: SearchRequest
@@ -86,6 +88,7 @@ class SearchPlan:
     fresh: bool
     cached: SearchResults | None = None
     passed_over: tuple[Attempt, ...] = ()
+    index: bool = True
 
     @property
     def provider(self) -> str:
@@ -127,19 +130,22 @@ class SearchRouter:
         """Return the results of one search: `run(plan(…))`, with the errors of both."""
         return await self.run(self.plan(request, provider, fresh=fresh))
 
-    def plan(self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False) -> SearchPlan:
+    def plan(
+        self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False, index: bool = True
+    ) -> SearchPlan:
         """Return the search with the engine that is asked first, its price and its cached answer; nothing is sent.
 
-        `provider` names one engine or search tool (None or "": the chain). `fresh` asks again even if the cache has an answer.
+        `provider` names one engine or search tool (None or "": the chain). `fresh` asks again even if the cache has an answer;
+        without `index`, the local index answers only where it is named.
 
         Raises:
             MissingKeyError: the engine asked for by name has no key.
             ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
         """
         passed_over: list[Attempt] = []
-        target = self._first(provider, passed_over)
+        target = self._first(provider, passed_over, index)
         cached = None if fresh else self._read(target, request)
-        return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over))
+        return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over), index)
 
     async def run(self, plan: SearchPlan, *, hand_on_rate_limit: bool = True) -> SearchResults:
         """Return the results of a planned search. `hand_on_rate_limit` False: a 429 of the first engine is raised at once, for
@@ -154,7 +160,7 @@ class SearchRouter:
         if plan.named:
             return await self._answer(plan.target, plan)
         attempts, charges = list(plan.passed_over), list[Charge]()
-        for target in itertools.chain([plan.target], self._usable(attempts, after=plan.provider)):
+        for target in itertools.chain([plan.target], self._usable(attempts, plan.provider, plan.index)):
             try:
                 results = await self._answer(target, plan)
             except ProviderError as exc:
@@ -215,9 +221,10 @@ class SearchRouter:
 
     # --- which engine -----------------------------------------------------------------------------------------------
 
-    def _first(self, provider: str | None, passed_over: list[Attempt] | None = None) -> Target | None:
+    def _first(self, provider: str | None, passed_over: list[Attempt] | None = None, index: bool = True) -> Target | None:
         """Return the engine that is asked first: the one named, else the first usable one of the chain."""
-        return self._named(provider) if provider else next(self._usable([] if passed_over is None else passed_over), None)
+        passed_over = [] if passed_over is None else passed_over
+        return self._named(provider) if provider else next(self._usable(passed_over, index=index), None)
 
     def _named(self, provider: str) -> Target:
         """Return the engine of that name, or the named search tool; see `plan` for the errors."""
@@ -230,7 +237,7 @@ class SearchRouter:
             raise ConfigError(f"{info.label} cannot be used: {why}")
         return self._target(info.name if tool is None else provider, info, options)
 
-    def _usable(self, passed_over: list[Attempt], after: str = "") -> Iterator[Target]:
+    def _usable(self, passed_over: list[Attempt], after: str = "", index: bool = True) -> Iterator[Target]:
         """Yield the engines that can be used, those of the chain behind `after`; one that is out of order is added to
         `passed_over` instead. They are looked up one by one: looking for a key takes its time."""
         infos = list(provider_infos().values())
@@ -248,7 +255,7 @@ class SearchRouter:
                 told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
                 passed_over += [fault] if fault.error not in told else []
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or all((other.provider, other.reason) == _NO_NETWORK for other in passed_over):
+            elif info.name != LOCAL or (index and all((a.provider, a.reason) == _NO_NETWORK for a in passed_over)):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:

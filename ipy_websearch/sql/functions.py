@@ -42,12 +42,14 @@ from ipy_websearch.enrichment.run import Enrichment, Provider, Rows, model_to_as
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Then
 from ipy_websearch.loop.offer import answers_unsearched
+from ipy_websearch.model.client import model_id
 from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 
 TIMEOUT_S, SEARCH_S = 90.0, 30.0
@@ -345,7 +347,8 @@ class Functions:
             if kind == "ask_ai":
                 return self._answers(session, plan, budget, question, fresh)
             request, given = session.search_request("placeholder"), replace(self.given, resume=False)
-            return searching(session, plan, given, request, budget, fresh=fresh, question=question)
+            index = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
+            return searching(session, plan, given, request, budget, fresh=fresh, question=question, index=index)
         except MissingKeyError as exc:
             setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
@@ -359,7 +362,7 @@ class Functions:
         searches: Searches | None = None
         first: Provider = ("", {})
         if engine or keyed or client.offline:
-            searches, first = searches_of(session, engine, concurrency, budget, defaults)
+            searches, first = searches_of(session, engine, concurrency, budget, defaults, client.offline)
         now, most = datetime.now(UTC), 1 if searches else 0
         config = RowConfig(
             client=client,
