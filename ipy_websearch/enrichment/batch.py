@@ -282,7 +282,8 @@ class BatchRun:
         unbooked = {row for other in open_batches(self._ledger) if other.token == batch.token for row in other.rows}
         held = self._ledger.reservation(batch.token)
         share = held.usd / len(batch.rows) if held is not None else Decimal(0)
-        booked, again, ours = list[LedgerRow](), dict[str, Turns](), batch.rows.keys() & self._rows.keys()
+        booked, again, theirs = list[LedgerRow](), dict[str, Turns](), dict[str, Turns]()
+        ours = batch.rows.keys() & self._rows.keys()
         for key in ours:
             result, outcome = found.get(key, {}), self._run.outcomes[self._rows[key]]
             if key in unbooked and result.get("type") not in UNBILLED:
@@ -291,7 +292,7 @@ class BatchRun:
             try:
                 answer = answer_of(result, self._run.asked(self._rows[key])[0], batch.rows[key])
                 if isinstance(answer, list):
-                    again[key] = answer
+                    (again if key in unbooked else theirs)[key] = answer
                     continue
                 outcome.fill(answer)
             except RowError as exc:
@@ -300,10 +301,27 @@ class BatchRun:
         self._ledger.settle(booked, batch.token, share * (len(batch.rows) - len(ours)))
         batch.forget(self._ledger, ours)
         self._made(again).write_down(self._ledger)
-        self._queue |= again
         self._pending.remove(batch)
         self._run.progress.note = ""
+        if theirs:
+            await self._follow(theirs)
+        self._queue |= again
         return True
+
+    async def _follow(self, rows: Mapping[str, Turns]) -> None:
+        """Go on with rows that another kernel goes on with: by its batches, which it may just send, or with what it stored."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and any(rows.keys() & b.rows.keys() for b in open_batches(self._ledger) if not b.id):
+            await asyncio.sleep(FIRST_POLL_S)
+        self._queue |= rows
+        await self._adopt()
+        for key in self._queue.keys() & rows.keys():
+            n = self._rows[key]
+            outcome, stored = self._run.outcomes[n], next(self._run.look_up([self._run.plan.inputs[n]]))
+            if stored.keys() >= set(outcome.asked):
+                del self._queue[key]
+                outcome.fill(stored[c].cell for c in outcome.asked)
+                self._finish(key)
 
     def _priced(self, key: str, message: Any, share: Decimal) -> LedgerRow:
         """Return the ledger's row of an answer. One that cannot be read or does not say what it used costs its `share` of what

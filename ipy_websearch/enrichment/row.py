@@ -361,7 +361,7 @@ class Row:
         failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
         self._unsearched = failed[0] if failed else ""
         if self._failure is not None or (failed and needed):
-            raise RowError(f"the search failed: {self._failure or failed[0]}")
+            raise RowError(f"the search failed: {str(self._failure or failed[0]).removeprefix('the search failed: ')}")
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 

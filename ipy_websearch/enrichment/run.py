@@ -305,7 +305,7 @@ class Enrichment:
             EnrichmentError: the sample says nothing of it; why, in one line.
         """
         askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
-        known = zip(askable, self._look_up(askable), strict=True)
+        known = zip(askable, self.look_up(askable), strict=True)
         stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
         return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
 
@@ -324,7 +324,7 @@ class Enrichment:
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, stored in enumerate(self._look_up(self.plan.inputs)):
+        for n, stored in enumerate(self.look_up(self.plan.inputs)):
             inputs, outcome = self.plan.inputs[n], self.outcomes[n]
             outcome.cells = {c: found.cell for c, found in stored.items()}
             outcome.asked = tuple(c for c in outcome.asked if c not in stored)
@@ -340,7 +340,7 @@ class Enrichment:
                 self.progress.cached += 1
         return missing
 
-    def _look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
+    def look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
         """Yield the cells of each row that the store has, by column number."""
         columns = self.plan.columns
         for first in range(0, len(rows), ROWS_AT_ONCE):
@@ -480,9 +480,12 @@ class Rows:
         """Ask for rows; see `Ask`."""
         run.progress.limiter = run.config.limiter
         queue = iter(rows)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(run.options.concurrency, len(rows))):
-                group.create_task(self._work(run, queue))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(run.options.concurrency, len(rows))):
+                    group.create_task(self._work(run, queue))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
         for n in queue:

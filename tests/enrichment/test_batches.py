@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
@@ -107,6 +108,38 @@ def test_a_paused_row_goes_on_in_a_second_batch(messages_api: Any) -> None:
     assert out.ceo_source[0] == "https://example.org/a"
     costs = ipy_websearch.cost()
     assert len(costs) == 3 and costs.usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
+
+
+def test_a_paused_row_that_two_kernels_wait_for_is_paid_once(messages_api: Any) -> None:
+    """Both collect the batch in which it paused; the second one follows the first, or takes what it has stored."""
+
+    def behaviour(body: dict[str, Any]) -> Any:
+        paused = company_in(body) in "AB" and len(body["messages"]) == 1
+        return (server_search("A CEO", [("https://example.org/a", "A")]), stop("pause_turn")) if paused else echo(body)
+
+    async def enrich(session: ipy_websearch.Session) -> list[Any]:
+        out = await session.enrich(companies(*"ABC"), CEO, progress=False, mode="batch")
+        return list(out.ceo)
+
+    async def waited_for(number: int) -> None:
+        while len(fake.log) < number:
+            await asyncio.sleep(0.01)
+
+    async def both() -> None:
+        first = asyncio.create_task(enrich(ipy_websearch.Session()))
+        await waited_for(2)
+        second = asyncio.create_task(enrich(ipy_websearch.Session()))
+        await waited_for(10)
+        for handed_in in fake.known.values():
+            handed_in.polls_left = 0
+        assert await first == await second == [f"Boss of {name}" for name in "ABC"]
+
+    fake = messages_api.batches
+    fake.polls = 40
+    messages_api.behave(behaviour)
+    asyncio.run(both())
+    assert created(messages_api) == 2 and len(messages_api.bodies) == 5
+    assert len(ipy_websearch.cost(everything=True)) == 5
 
 
 def test_each_row_has_its_own_end(messages_api: Any) -> None:
