@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Limits
 from ipy_websearch.settings import CHECKS, WebSearch, did_you_mean
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.text import shorten, sound, visible
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -159,7 +159,7 @@ def in_form(form: Form, name: str, value: Any) -> Any:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return value
+    return str(sound(value))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -198,8 +198,8 @@ Form = tuple[str, Callable[[Any], Any]]
 TEXTS: Form = ("one text or a list of texts", _texts)
 
 # What an argument may be, by its name, at every door.
-_NEEDED = ("question", "query", "url")
-_NAMES = "model provider system search_tool_name freshness country language safe_search".split()
+_NEEDED = ("question", "query", "url", "offset")
+_NAMES = "model provider system search_tool_name freshness country language safe_search by".split()
 _FORMS: dict[str, Form] = {
     **dict.fromkeys((*_NEEDED, *_NAMES), ("text", _text)),
     **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), TEXTS),
@@ -208,7 +208,9 @@ _FORMS: dict[str, Form] = {
         ("count", "offset", "limit", "max_steps", "concurrency", "sample", "max_uses"),
         ("a whole number, 1 or more", partial(_number, operator.index, 0)),
     ),
-    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), ("True or False", partial(_one_of, (True, False)))),
+    **dict.fromkeys(
+        ("follow", "fresh", "resume", "sources", "progress", "everything"), ("True or False", partial(_one_of, (True, False)))
+    ),
     **dict.fromkeys(("budget_usd", "session_budget_usd", "day_budget_usd"), ("an amount of US dollars such as 0.05", _usd)),
     **{
         name: (f"one of {', '.join(known)}", partial(_one_of, known))

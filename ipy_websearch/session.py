@@ -354,7 +354,7 @@ class Session:
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
     ) -> CostFrame:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
-        return cost_frame(self.ledger, by=by, **self._scope(everything, since))
+        return cost_frame(self.ledger, by=checked("by", by), **self._scope(everything, since))
 
     def cost_curve(
         self, *, by: str = "kind", everything: bool = False, since: str | date | timedelta | None = None
@@ -372,7 +372,7 @@ class Session:
         """Return session and moment for a report: of this session what came after the last reset of its count; of all sessions
         what came since a moment before this one began."""
         later = checked("since", since)
-        if everything or (later and later <= self.started):
+        if checked("everything", everything) or (later and later <= self.started):
             return {"session": None, "since": later}
         return {"session": self.id, "since": max(filter(None, (later, self._counted_from)), default=None)}
 

@@ -24,6 +24,13 @@ def test_an_unknown_model_name_is_passed_on(messages_api: Any, shell: Any) -> No
     assert shell.run("a = %ask --model my-own-model hi there").ok and messages_api.bodies[0]["model"] == "my-own-model"
 
 
+def test_half_an_emoji_in_a_question_is_sent_as_a_replacement_character(messages_api: Any) -> None:
+    """As a text that was cut in its middle has it."""
+    messages_api.reply(text("Hello."))
+    assert ipy_websearch.ask("Who is \ud83d?", tools="none").text == "Hello."
+    assert "Who is \ufffd?" in str(messages_api.bodies[0])
+
+
 @pytest.mark.anyio
 async def test_an_effort_is_sent_with_adaptive_thinking_and_is_in_the_steps(
     messages_api: Any, brave_api: Any, session: Any
@@ -110,6 +117,9 @@ WRONG = [
     ("ask('why', tools=5)", "tools is 5; it must be one text or a list of texts"),
     ("ask('why', budget_usd='much')", "budget_usd is 'much'; it must be an amount"),
     ("fetch('corpus://planets/mars', offset=1.5)", "offset is 1.5; it must be a whole number"),
+    ("fetch('corpus://planets/mars', offset=None)", "offset is None; it must be a whole number"),
+    ("cost(by=['day'])", "by is ['day']; it must be text"),
+    ("cost(everything='yes')", "everything is 'yes'; it must be True or False"),
     ("cost(since='yesterday')", "since is 'yesterday'; it must be a span such as '7d'"),
     ("ask('why', max_serches=3)", "there is no option 'max_serches'; did you mean 'max_searches'?"),
     ("ask('why', max_steps=0)", "max_steps is 0; it must be a whole number, 1 or more"),
