@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -157,13 +158,13 @@ class FakeWeb:
     def serve(self) -> str:
         """Serve the fake model to other programs on this machine until the end; return its address (an ANTHROPIC_BASE_URL)."""
         if self._server is None:
-            self._server = make_server("127.0.0.1", 0, self._respond, handler_class=_Quiet)
+            self._server = make_server("127.0.0.1", 0, self._respond, _Server, _Quiet)
             threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def _respond(self, environ: Mapping[str, Any], begin: Callable[..., Any]) -> list[bytes]:
         """Answer a request that came over HTTP (a WSGI application)."""
-        content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"] or 0))
         response = OfflineTransport(self.answer).respond(environ["PATH_INFO"], content)
         begin(f"{response.status_code} {response.reason_phrase}", list(response.headers.items()))
         return [response.content]
@@ -200,6 +201,12 @@ def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[st
         at = next((n for n, text in enumerate(source.paragraphs) if quote in text), 0)
         citations += cited_text(Passage(source, at, quote), quote).get("citations", ())
     return {**part, "citations": citations} if citations else dict(part)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Takes the requests of an enrichment, which come all at once."""
+
+    daemon_threads, request_queue_size = True, 128
 
 
 class _Quiet(WSGIRequestHandler):

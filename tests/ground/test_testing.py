@@ -131,6 +131,19 @@ def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
         assert web.requests[-1]["messages"][-1]["content"][0]["content"][0]["type"] == "text"
 
 
+def test_other_programs_may_ask_the_fake_model_all_at_once() -> None:
+    """As an enrichment in another kernel does."""
+    asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
+
+    async def ask(url: str) -> list[Any]:
+        async with anthropic.AsyncAnthropic(api_key="none", base_url=url, max_retries=0) as client:
+            return await asyncio.gather(*(client.messages.create(**asked) for _ in range(60)))
+
+    with FakeWeb() as web:
+        web.behave(lambda request: ["There."])
+        assert {reply.content[0].text for reply in asyncio.run(ask(web.serve()))} == {"There."}
+
+
 def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its keys, conversation and costs are as they were, and the machine's keys and engines are not used inside."""
     mine = api.session()
