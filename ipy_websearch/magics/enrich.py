@@ -76,10 +76,11 @@ def _stop(call: Call, enriched: Any, shown: Any) -> None:
 
 def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any:
     """Return the user's variable of that name, which must fit."""
-    found = {key: value for key, value in variables_of(call.shell).items() if fits(value)}
-    if name in found:
-        return found[name]
-    hint = did_you_mean(name, found) or (f"; there are {', '.join(list(found)[:8])}" if found else "")
+    variables = variables_of(call.shell)
+    if name in variables and fits(variables[name]):  # the others are not looked at: some fail or connect when they are
+        return variables[name]
+    found = [key for key, value in variables.items() if fits(value)]
+    hint = did_you_mean(name, found) or (f"; there are {', '.join(found[:8])}" if found else "")
     raise UsageError(f"there is no {kind} called {name!r}{hint}")
 
 

@@ -174,6 +174,15 @@ def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell:
     assert [str(out[name].dtype) for name in "abc"] == ["Int64", "boolean", "object"]
 
 
+def test_other_variables_than_the_named_frame_are_not_looked_at(messages_api: Any, shell: Any) -> None:
+    """Proxies such as Flask's `request` fail at every look where there is no request."""
+    messages_api.reply(record(ceo="Ann"))
+    shell.run("import pandas as pd\nproxy = type('Proxy', (), {'__class__': property(lambda self: 1 / 0)})()")
+    shell.run("companies = pd.DataFrame({'company': ['A']})")
+    ran = shell.run("%%enrich companies --max-searches 0 --no-progress --no-sources\nceo: Who leads {company}?")
+    assert ran.ok and list(ran.value.ceo) == ["Ann"]
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
