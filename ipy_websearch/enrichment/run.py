@@ -175,10 +175,11 @@ def searches_of(
     router = session.router
     router.check(provider)
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
-    plan = router.plan(request, provider, index=index)
-    first, out_of_order = plan.target, next(iter(plan.passed_over), None)
-    known = (first.name, first.options) if first else (out_of_order.provider if out_of_order else "", {})
-    return Searches(router, provider, concurrency, charges, index), known
+    first = router.plan(request, provider, index=index).target
+    if first is None:  # all have failed a moment ago, and may have been mended since
+        router.forget_outages()
+        first = router.plan(request, provider, index=index).target
+    return Searches(router, provider, concurrency, charges, index), (first.name, first.options) if first else ("", {})
 
 
 # --- running it ---------------------------------------------------------------------------------------------------------

@@ -268,6 +268,10 @@ class SearchRouter:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
+    def forget_outages(self) -> None:
+        """Let engines that failed a moment ago be asked again."""
+        self._outages.clear()
+
     def _outage(self, info: ProviderInfo) -> Attempt | None:
         """Return the failure that an engine is passed over for, None when it may be asked."""
         until, attempt = self._outages.get(self._state(info), (0.0, None))

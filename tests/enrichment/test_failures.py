@@ -170,6 +170,16 @@ def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, off
         assert web.enrich(companies("Mars"), CEO, progress=False, **options).enrich_status[0] == "ok"
 
 
+def test_a_chain_whose_every_engine_failed_is_asked_again_by_the_next_call(messages_api: Any, wikipedia_api: Any) -> None:
+    messages_api.behave(searches)
+    wikipedia_api.behave(lambda values: Answer(hang_up=True))
+    failed = web.enrich(many(4), CEO, progress=False)
+    assert set(failed.enrich_status) == {"error"} and "wikipedia could not be reached" in failed.enrich_error[0]
+    wikipedia_api.behave(None)
+    again = web.enrich(many(4), CEO, progress=False)
+    assert set(again.enrich_status) == {"ok"} and again.enrich_error.isna().all()
+
+
 @pytest.mark.parametrize("failure", ["refusal", "max_tokens", "no record"])
 def test_a_reply_without_a_record_fails_its_own_row(messages_api: Any, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
     monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
