@@ -85,6 +85,16 @@ def test_a_call_cut_off_at_max_tokens_is_not_run(messages_api: Any, brave_api: A
     assert ask(session).text.endswith("Then in words.")
 
 
+@pytest.mark.parametrize("given", [["ruby author"], "ruby author", 7])
+def test_a_call_whose_input_is_no_object_is_told_and_goes_back_as_one(
+    messages_api: Any, brave_api: Any, session: Any, given: Any
+) -> None:
+    messages_api.replies(tool_use("web_search", given), "In words.")
+    assert ask(session).text == "In words." and not brave_api.queries
+    assert "no JSON object" in results_of(messages_api.bodies[1])[0]["content"][0]["text"]
+    assert messages_api.bodies[1]["messages"][1]["content"][0]["input"] == {}
+
+
 @pytest.mark.parametrize("cut", [truncated, broken_stream])
 @pytest.mark.parametrize("after", range(1, 10))
 def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(

@@ -215,7 +215,7 @@ class Reply:
     """A reply as far as it has arrived. `complete` is True once `message_stop` was seen.
 
     Blocks keep every field that the API sent, known or not: the last assistant turn goes back unchanged. `malformed` are the
-    ids of calls whose input is no JSON. `container` is where the platform ran code (its id goes into the next request).
+    ids of calls whose input is no JSON object. `container` is where the platform ran code (its id goes into the next request).
     """
 
     model: str = ""
@@ -312,8 +312,8 @@ class Reply:
         self._closed.add(index)
         if text := "".join(self._json.get(index, ())):
             try:
-                block["input"] = json.loads(text)
-            except (ValueError, RecursionError):
+                block["input"] = dict(json.loads(text) or {})  # the API refuses a history with anything but an object
+            except (ValueError, TypeError, RecursionError):
                 block["input"] = {}
                 self.malformed.add(str(block.get("id", "")))
         block.update({name: sound(block[name]) for name in _MODEL_WRITES if name in block})
