@@ -280,8 +280,8 @@ class DaskWorkers:
         share = max(concurrency // len(self._workers), 1)
         size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
         if not run.progress.done:  # see `run.PROBES`
-            begun = under_way + run.progress.failed if under_way else 0
-            room, size = min(room, PROBES - begun), min(size, PROBES)
+            room = min(room, max(PROBES - under_way - run.progress.failed, 0 if under_way else 1))
+            size = min(size, max(room, 1))
         if room < size:
             return False
         try:
