@@ -28,7 +28,7 @@ _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare
 _END = r"--(?:\s+|$)"
 _WORD = r"""(?:"[^"]*"|'[^']*'|\S)+"""  # quotes keep what they enclose together: a folder's name may hold blanks and dashes
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
-# A magic of ours with something behind it: `%ask?` and `%ask ?` are calls for help.
+# A magic of ours with something behind it: `%ask?` and `%ask ?` are calls for help, the second of which comes to the magic.
 _RAW = r"%(?:ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*$)"
 # How similar two names are when one is a typing mistake for the other.
 _TYPO = 0.8
@@ -114,7 +114,7 @@ def magic(*kinds: str, names: bool = False) -> Callable[[Callable[[Call], Any]],
         def run(shell: Any, line: str, cell: str = "") -> Any:
             try:
                 options, text = parse(parser(), line, names=names)
-                if options.get("help"):
+                if options.get("help") or text in ("?", "??"):
                     raise Help(help_of(parser()))
                 text = interpolate(text, variables_of(shell))
                 return function(Call(shell, text, cell, options, options.pop("output", None)))

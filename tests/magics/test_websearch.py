@@ -105,5 +105,5 @@ def test_help_names_every_command_and_has_an_example_of_every_magic(shell: Any) 
     said = shell.run("%websearch help").stdout
     assert said.strip() == USAGE and all(f"%websearch {command}" in said for command in COMMANDS)
     for name in ("search", "ask", "fetch", "cost", "panels", "trace", "enrich"):
-        assert f"%{name}" in said and f"%{name}" in shell.run(f"%{name} --help").stdout
+        assert f"%{name}" in said and f"%{name}" in shell.run(f"%{name} --help").stdout == shell.run(f"%{name} ?").stdout
         assert "--output" in shell.run(f"%{name}?").stdout
