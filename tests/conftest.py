@@ -92,6 +92,13 @@ def clean_environment(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
 
 
 @pytest.fixture(autouse=True)
+def forked_extraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that reads pages is a fork of `warm` as well; tests/slow/extract starts real ones."""
+    if sys.platform.startswith("linux"):
+        monkeypatch.setattr("ipy_websearch.extract.worker._start", warm.extraction)
+
+
+@pytest.fixture(autouse=True)
 def own_session(clean_environment: None) -> Iterator[None]:
     """The functions and magics of one test do not see the session of another."""
     yield

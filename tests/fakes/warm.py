@@ -17,12 +17,14 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 LIBRARIES = (
     "IPython anthropic pandas pyarrow narwhals aiohttp httpx httpx_aiohttp starlette uvicorn ipykernel.kernelapp "
-    "ipykernel.ipkernel ipywidgets anywidget nbformat pydantic jinja2 nh3 markdown_it yaml genai_prices tqdm.auto lxml.html "
-    "dotenv mcp PIL.Image hypothesis trio polars dask.dataframe anyio.from_thread anyio._backends._asyncio pytest xdist"
+    "ipykernel.ipkernel ipywidgets anywidget nbformat pydantic jinja2 nh3 markdown_it yaml genai_prices tqdm.auto "
+    "lxml.html dotenv mcp PIL.Image trafilatura markdownify hypothesis trio polars dask.dataframe anyio.from_thread "
+    "anyio._backends._asyncio pytest xdist"
 ).split()
 
 # The environment variable by which workers of pytest find the process that pytest started.
@@ -48,6 +50,15 @@ def kernels(folder: Path) -> str:
     argv = [*python(), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     (place / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     return str(folder / "jupyter")
+
+
+def extraction(*limits: float) -> subprocess.Popen[bytes]:
+    """Start the process that reads pages, as `ipy_websearch.extract.worker` does, but as a fork."""
+    import subprocess
+
+    code = f"from ipy_websearch.extract.worker import serve; serve(*{limits})"
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*python(), "-c", code], env={}, start_new_session=True, **streams)
 
 
 def _start(address: str) -> None:

@@ -31,6 +31,11 @@ ROOT = str(Path(__file__).parents[3])
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
+@pytest.fixture(autouse=True)
+def forked_extraction() -> None:
+    """Processes are started as users start them."""
+
+
 @pytest.fixture
 def worker() -> Iterator[ExtractionWorker]:
     """Give a worker and close it."""
