@@ -182,8 +182,9 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     may be enriched again: what an enrichment added is replaced, your own columns never are.
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
-    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
-    and with `read_pages` each search reads the pages of its first results, whose passages take the place of the snippets.
+    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain;
+    its local index answers only where it is named, or for the built-in model), and with `read_pages` each search reads the
+    pages of its first results, whose passages take the place of the snippets.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
     says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.
