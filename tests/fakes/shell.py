@@ -110,6 +110,7 @@ class Shell:
         settings = config or Config()
         settings.HistoryManager.hist_file = ":memory:"
         settings.InteractiveShell.colors = "nocolor"
+        settings.IPCompleter.use_jedi = False  # it takes seconds of CPU, and thinks for seconds about what is no Python
         RecordingShell.clear_instance()
         self.ip: RecordingShell = RecordingShell.instance(config=settings)
         self.ip.display_formatter.active_types = self.ip.display_formatter.format_types

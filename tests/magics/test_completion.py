@@ -64,7 +64,6 @@ def test_every_option_of_every_magic_is_offered_and_no_python_name(shell: Any) -
     ["%timeit --", "%search -- --fr", "%search moons --fr", "%%ask\n--max-s", "%ask --max-searches ", "x = 5 % search --fr"],
 )
 def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None:
-    shell.ip.Completer.use_jedi = False  # it thinks for seconds about what is no Python
     assert not [line for line in offered(shell, cell) if line.endswith(("--freshness", "--max-steps"))]
 
 

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 import uuid
@@ -106,7 +105,7 @@ def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
         "--LabApp.expose_app_in_browser=True --LabApp.news_url=None --LabApp.extension_manager=readonly "
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --JupyterNotebookApp.expose_app_in_browser=True"
     )
-    command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
+    command = [*warm.python(), "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
     with (folder / "lab.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
