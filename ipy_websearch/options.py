@@ -179,7 +179,7 @@ def _one_of(known: Sequence[Any], value: Any) -> Any:
 
 def _usd(value: Any) -> Decimal:
     amount = Decimal(str(value).removeprefix("$"))
-    if not 0 <= amount < Decimal("Infinity"):
+    if not 0 <= amount < Decimal("1e15"):  # settings are floats, and the ledger counts billionths
         raise ValueError
     return amount
 

@@ -18,9 +18,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from ipy_websearch import __version__
+from ipy_websearch.display.text import iso
 from ipy_websearch.enrichment.columns import NOTED
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.results import Citation, Money, SearchResult, ToolFinished
+from ipy_websearch.results import Citation, Money, ToolFinished
 from ipy_websearch.session import Session
 
 try:
@@ -40,10 +41,20 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_
 
 
 @dataclass
+class Hit:
+    """A result without its further snippets, which would cost an agent several times the tokens; dates are ISO days."""
+
+    title: str
+    url: str
+    description: str
+    published_date: str | None
+
+
+@dataclass
 class Hits:
     """The results of a search, best first; `cost_usd` is None when the price is unknown."""
 
-    results: Sequence[SearchResult]
+    results: Sequence[Hit]
     provider: str
     cost_usd: float | None
     notices: Sequence[str]
@@ -126,7 +137,8 @@ def server(session: Session) -> MCPServer:
         of the lists of domains may be given. Without `provider` the engines that have a key are asked, then Wikipedia."""
         domains: dict[str, Any] = {"allowed_domains": allowed_domains or (), "blocked_domains": blocked_domains or ()}
         found = await session.search(query, count=count, provider=provider, freshness=freshness, country=country, **domains)
-        return Hits(found.results, found.provider, _usd(found.cost_usd), found.notices)
+        hits = [Hit(one.title, one.url, one.description, iso(one.published_date) or None) for one in found]
+        return Hits(hits, found.provider, _usd(found.cost_usd), found.notices)
 
     @made.tool(annotations=READS)
     async def fetch(url: str, offset: int = 1, limit: int | None = None) -> PageText:
