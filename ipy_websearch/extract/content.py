@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lxml.etree import iterwalk
+from lxml.etree import iterwalk, strip_attributes
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that stand within a line of text; every other one, unknown ones included, begins and ends a block.
@@ -58,6 +58,7 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 _FIRST_MARK, _MARKS = 0x20000, 42_000
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
 _HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
+_MAX_DEPTH = 300  # markdownify takes three calls a level, trafilatura's time grows with its square
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
 _SMALL_BLOCK = 200  # characters; a cookie bar below that can be much of a short page
 _AREA_SHARE = 0.9
@@ -113,7 +114,7 @@ def keep_content(root: Any, *, url: str, kinds: frozenset[str]) -> None:
 
 
 def _runs(body: Any) -> list[_Run]:
-    """Return the runs of a body in document order."""
+    """Return the runs of a body in document order; raises RecursionError when blocks are nested too deep."""
     runs: list[_Run] = []
     blocks: tuple[Any, ...] = ()
     nodes: list[tuple[Any, str]] = []
@@ -125,6 +126,8 @@ def _runs(body: Any) -> list[_Run]:
                 runs.append(_Run(blocks, nodes, text, min(1.0, linked / len(text))))
             nodes, linked = [], 0
             blocks = (*blocks, element) if starts else blocks[:-1]
+            if len(blocks) > _MAX_DEPTH:
+                raise RecursionError
         elif element.tag == "a" and element.get("href"):
             links += 1 if starts else -1
         where = "text" if starts else "tail"
@@ -219,10 +222,13 @@ def _drop_unkept(body: Any, runs: list[_Run]) -> None:
     for run in runs:
         for element, where in () if run.keep else run.nodes:
             setattr(element, where, None)
-    needed = {element for run in runs if run.keep for element, _ in run.nodes}  # a blank in a <span> parts two words
+    needed = set()  # and what is around those; a blank in a <span> parts two words
+    for element in [element for run in runs if run.keep for element, _ in run.nodes]:
+        while element is not None and element not in needed:
+            needed.add(element)
+            element = element.getparent()
     for element in reversed(list(body.iterdescendants())):
-        holder = element.getparent() if element.tag in _BREAKS else element
-        if holder not in needed and not any(map(str.strip, holder.itertext())):
+        if (element.getparent() if element.tag in _BREAKS else element) not in needed:
             element.drop_tree()
 
 
@@ -260,6 +266,7 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
         unmarked.append((*node, text))
         setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))
     copy = deepcopy(root)
+    strip_attributes(copy, "colspan", "rowspan")  # for which it makes cells, millions of a hostile table
     for node_and_text in unmarked:
         setattr(*node_and_text)
     taken = ""

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 import markdownify
+from bs4 import Tag
 from lxml import etree, html
 
 from ipy_websearch.extract.content import HEADINGS, keep_content
@@ -264,7 +265,7 @@ def embedded_content(root: Any) -> str:
 
     Asked only when the page shows next to nothing without it, so that no text that a reader cannot see is added to others.
     """
-    parts = [e for e in root.iter("noscript") if len(e.text_content().strip()) > _ENOUGH_CHARACTERS]
+    parts = [e for e in root.xpath("//noscript[not(ancestor::noscript)]") if len(e.text_content().strip()) > _ENOUGH_CHARACTERS]
     if parts:
         found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
         return found.replace("noscript", "div")
@@ -313,7 +314,7 @@ _LINES = ("br", "div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
-_MAX_SPAN = 50
+_MAX_SPAN, _MEAN_SPAN = 50, 20  # the places that one cell may cover in a direction, and those of a table on the average
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
 _BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
@@ -361,6 +362,8 @@ def _language(pre: Any) -> str:
 
 def markdown(body: Any) -> str:
     """Return `body` as Markdown."""
+    for cell in body.iter("td", "th"):
+        cell.set("colspan", str(min(_MAX_SPAN, _number(cell, "colspan"))))
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
     for quote in body.iter("blockquote"):
@@ -407,19 +410,21 @@ def _complete(table: Any) -> None:
     rows = [cells for cells in _rows(table) if cells]
     for other in set(table) - {cells[0].getparent() for cells in rows}:
         table.addprevious(other)
+    spans = {cell: [min(_MAX_SPAN, _number(cell, name)) for name in ("colspan", "rowspan")] for cells in rows for cell in cells}
+    is_hostile = sum(width * height for width, height in spans.values()) > _MAX_SPAN**2 + _MEAN_SPAN * len(spans)
     free_from: Counter[int] = Counter()  # column → the first row that no cell from above reaches
     for number, cells in enumerate(rows):
         column = 0
         for cell in cells:
+            start = column
             while free_from[column] > number:
-                cell.addprevious(etree.Element("td"))
                 column += 1
-            width = min(_MAX_SPAN, _number(cell, "colspan"))
+            if column > start:
+                cell.addprevious(etree.Element("td", colspan=str(column - start)))
+            width, height = (1, 1) if is_hostile else spans[cell]
             for covered in range(column, column + width):
-                free_from[covered] = number + min(_MAX_SPAN, _number(cell, "rowspan"))
-            for _ in range(1, width):
-                cell.addnext(etree.Element("td"))
-            cell.attrib.pop("colspan", None)
+                free_from[covered] = number + height
+            cell.set("colspan", str(width))
             column += width
 
 
@@ -427,6 +432,13 @@ def _number(element: Any, name: str) -> int:
     """Return the positive number that an attribute gives, 1 when it gives none."""
     value = (element.get(name) or "").strip()
     return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+
+
+class _Tag(Tag):
+    """An element; markdownify asks each for a `<pre>` around it, which takes a third of its time: they hold text alone here."""
+
+    def find_parent(self, *_: Any, **__: Any) -> None:
+        return None
 
 
 class _Converter(markdownify.MarkdownConverter):
@@ -469,7 +481,7 @@ class _Converter(markdownify.MarkdownConverter):
 
     def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a cell; `tr` adds the line's first bar."""
-        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |"
+        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + "  |" * (int(el.get("colspan", 1)) - 1)
 
     convert_th = convert_td
 
@@ -481,5 +493,11 @@ class _Converter(markdownify.MarkdownConverter):
     convert_sub = convert_sup
 
 
-_OPTIONS: Any = {"heading_style": "ATX", "bullets": "-", "autolinks": False, "table_infer_header": True}
-_CONVERTER = _Converter(bs4_options="lxml", **_OPTIONS)
+_OPTIONS: Any = {
+    "bs4_options": {"features": "lxml", "element_classes": {Tag: _Tag}},
+    "heading_style": "ATX",
+    "bullets": "-",
+    "autolinks": False,
+    "table_infer_header": True,
+}
+_CONVERTER = _Converter(**_OPTIONS)

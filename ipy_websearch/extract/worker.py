@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +30,8 @@ from ipy_websearch.errors import FetchError
 from ipy_websearch.results import Page
 
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
-_NO_MEMORY, _FAILED = 2, 3
-_REASONS = {1: "it took longer than {:g} s", _NO_MEMORY: "it took too much memory"}  # faulthandler ends a process with 1
+_LATE, _NO_MEMORY, _FAILED = 1, 2, 3  # exit statuses; faulthandler's is 1
+_REASONS = {_LATE: "it took longer than {:g} s", _NO_MEMORY: "it took too much memory"}
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
     "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
@@ -94,6 +95,7 @@ class ExtractionWorker:
 
     def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Return the process's answer; "defeated" says why there is none, and the process is gone."""
+        began = time.monotonic()
         try:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -101,7 +103,10 @@ class ExtractionWorker:
             process.stdin.flush()
             return dict(json.loads(process.stdout.readline()))
         except (OSError, ValueError):
-            return {"defeated": _REASONS.get(self.close() or _FAILED, "the extractor failed").format(self._limits[0])}
+            status = self.close() or _FAILED
+            if status < 0 and time.monotonic() - began > self._limits[0]:
+                status = _LATE  # faulthandler now and then trips over the thread that it looks at
+            return {"defeated": _REASONS.get(status, "the extractor failed").format(self._limits[0])}
 
     def _running(self) -> subprocess.Popen[bytes]:
         process = self._process
@@ -147,6 +152,7 @@ def from_json(found: dict[str, Any]) -> Page:
 def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
     """Answer requests on the standard streams until the parent goes: the extraction process itself."""
     import faulthandler
+    import gc
 
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     void = os.open(os.devnull, os.O_RDWR)
@@ -159,6 +165,8 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
 
     end_after(_START_S)
     _answer({"url": "http://localhost/", "content_type": ""}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads them
+    gc.freeze()
+    gc.disable()  # a page's garbage goes when its answer is out: looking for it meanwhile takes a quarter of the time
     _limit_memory(int(memory_mb * 1024 * 1024))
     end_after(idle_s)
     while line := source.readline():
@@ -167,6 +175,7 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
         sink.write(_answer(request, source.read(request["size"])))
         sink.flush()
         end_after(idle_s)
+        gc.collect()
 
 
 def _answer(request: dict[str, Any], body: bytes) -> bytes:
