@@ -126,7 +126,7 @@ def decode(body: bytes, content_type: str = "") -> str:
     labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
     found = UnicodeDammit(body, labels, is_html=True)
     text = found.unicode_markup or ""
-    if found.original_encoding not in (*labels, found.declared_html_encoding):
+    if found.original_encoding not in (*labels, found.declared_html_encoding, "utf-8"):
         named = _LANGUAGE.search(body[:_LOOK])
         language = named[1].decode().lower() if named else ""
         beyond, letters = body.translate(None, _ASCII), len(_LETTER.findall(body[:_LOOK]))

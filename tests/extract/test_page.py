@@ -272,7 +272,8 @@ ICE = "<html><head><title>氷</title></head><body><p>氷は水より軽いので
 @pytest.mark.parametrize(
     ("text", "charset"),
     [(WATER, c) for c in ("utf-16-le", "utf-8", "utf-8-sig", "cp1251", "koi8-r")]
-    + [(ICE, c) for c in ("utf-16-be", "utf-8", "shift_jis", "euc-jp")],
+    + [(ICE, c) for c in ("utf-16-be", "utf-8", "shift_jis", "euc-jp")]
+    + [("<html><body><p>Schöne Grüße aus dem hohen Norden.</p></body></html>", "utf-8")],
 )
 def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, charset: str, header: str) -> None:
     got = read(text.encode(charset), f"text/html{header}").content
