@@ -55,18 +55,18 @@ class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
 
     `provider` names one (None: the chain), `charges` is what one search is expected to cost. The embedded articles answer for
-    the web only with `index`: a value from them would be kept as if the web had been asked. A single question rather goes to
-    another provider than wait. Of a thousand rows, all should be answered by the same one: a 429 is waited out for all rows
-    together. Every other failure follows the router.
+    the web only with `local_stands_in`: a value from them would be kept as if the web had been asked. A single question rather
+    goes to another provider than wait. Of a thousand rows, all should be answered by the same one: a 429 is waited out for all
+    rows together. Every other failure follows the router.
     """
 
     def __init__(
-        self, router: SearchRouter, provider: str | None, concurrency: int, charges: tuple[Charge, ...], index: bool
+        self, router: SearchRouter, provider: str | None, concurrency: int, charges: tuple[Charge, ...], local_stands_in: bool
     ) -> None:
         self.charges = charges
         self._router = router
         self._provider = provider
-        self._index = index
+        self._local_stands_in = local_stands_in
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S)
 
     async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
@@ -75,7 +75,7 @@ class Searches:
         Raises:
             ProviderError: as `SearchRouter.run`.
         """
-        plan = self._router.plan(request, self._provider, fresh=fresh, index=self._index)
+        plan = self._router.plan(request, self._provider, fresh=fresh, local_stands_in=self._local_stands_in)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:

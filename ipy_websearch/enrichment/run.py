@@ -164,10 +164,11 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 
 
 def searches_of(
-    session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest, index: bool
+    session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest, local_stands_in: bool
 ) -> tuple[Searches, Provider]:
-    """Return the searches of a run like `request`, and the provider that is asked first with its options; with `index`, the
-    local index may answer for Wikipedia.
+    """Return the searches of a run like `request`, and the provider that is asked first with its options.
+
+    With `local_stands_in`, the local index may answer for Wikipedia.
 
     Raises:
         MissingKeyError, ConfigError: the provider cannot be asked.
@@ -175,11 +176,11 @@ def searches_of(
     router = session.router
     router.check(provider)
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
-    first = router.plan(request, provider, index=index).target
+    first = router.plan(request, provider, local_stands_in=local_stands_in).target
     if first is None:  # all have failed a moment ago, and may have been mended since
         router.forget_outages()
-        first = router.plan(request, provider, index=index).target
-    return Searches(router, provider, concurrency, charges, index), (first.name, first.options) if first else ("", {})
+        first = router.plan(request, provider, local_stands_in=local_stands_in).target
+    return Searches(router, provider, concurrency, charges, local_stands_in), (first.name, first.options) if first else ("", {})
 
 
 # --- running it ---------------------------------------------------------------------------------------------------------
@@ -561,11 +562,11 @@ def searching(
     *,
     fresh: bool,
     question: str,
-    index: bool = True,
+    local_stands_in: bool = True,
 ) -> Lookup:
-    """Return a run that makes one search like `request` for each row; with `index`, the local one may answer for Wikipedia."""
+    """Return a run that makes one search like `request` for each row (`local_stands_in` as for `searches_of`)."""
     provider, notices = session.provider_to_ask(options.provider)
-    searches, first = searches_of(session, provider, options.concurrency, budget, request, index)
+    searches, first = searches_of(session, provider, options.concurrency, budget, request, local_stands_in)
     config = RowConfig(
         client=session.offline_model,
         model="",

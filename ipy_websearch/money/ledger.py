@@ -8,9 +8,9 @@ Two rules keep the money right. A look at what was spent and held and the new re
 kernels cannot take the same cent. Settling changes the reservation and inserts the rows in one transaction, so that money is
 held or spent, never both and never neither. What an enrichment found goes there with its cost, so a kill loses both or none.
 
-Rows are on disk when `book` or `settle` returns, while an enrichment runs at the end of that turn of its event loop; what it
-has received and not written counts as under way. While the file cannot be written, rows are kept in memory, counted by reports,
-and written as soon as it can be; `news` says so. No key gets in: questions and notebook names pass `redact` first.
+Rows are on disk when `book` or `settle` returns. While an enrichment runs, they are on disk at the end of that turn of its
+event loop: answers that it has received and not yet written count as under way. While the file cannot be written, rows are
+kept in memory, counted by reports, and written as soon as it can be; `news` says so. No key gets in: questions and notebook names pass `redact` first.
 
 Reports (`cost_frame`, `curve`) are one `GROUP BY` each; 100,000 rows take some 0.2 s.
 """

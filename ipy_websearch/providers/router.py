@@ -6,7 +6,7 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 - A failing engine hands on to the next engine of the web. The search fails when none of them gives a hit: no stand-in's empty
   answer hides an engine's failure. No hits from an engine that works are an answer, and no other engine is paid for it.
 - The chain asks the local index only where no engine has a key or an address of the user's, and Wikipedia is out of reach;
-  for those who take its answer for the web's (`index` False), never.
+  for those who take its answer for the web's (`local_stands_in` False), never.
 - A failure is remembered for a while (`OUTAGES_S`), and the chain passes the engine over without sending anything. An engine
   asked for by name is always asked.
 - A paid search that went out and came back unusable, or not at all, counts at the price expected, as `lost`; a refusal (4xx,
@@ -78,8 +78,8 @@ class SearchPlan:
     """A search with its engine resolved; `SearchRouter.run` sends it.
 
     `expected_charges` are those of the engine asked first, () when its answer is in the cache (`cached`). `named` engines have
-    no stand-in; `passed_over` are engines of the chain that are known to be out of order. With `index`, the local index may
-    answer for Wikipedia.
+    no stand-in; `passed_over` are engines of the chain that are known to be out of order. With `local_stands_in`, the local
+    index may answer for Wikipedia.
     """
 
     request: SearchRequest
@@ -88,7 +88,7 @@ class SearchPlan:
     fresh: bool
     cached: SearchResults | None = None
     passed_over: tuple[Attempt, ...] = ()
-    index: bool = True
+    local_stands_in: bool = True
 
     @property
     def provider(self) -> str:
@@ -131,21 +131,21 @@ class SearchRouter:
         return await self.run(self.plan(request, provider, fresh=fresh))
 
     def plan(
-        self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False, index: bool = True
+        self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False, local_stands_in: bool = True
     ) -> SearchPlan:
         """Return the search with the engine that is asked first, its price and its cached answer; nothing is sent.
 
         `provider` names one engine or search tool (None or "": the chain). `fresh` asks again even if the cache has an answer;
-        without `index`, the local index answers only where it is named.
+        without `local_stands_in`, the local index answers only where it is named.
 
         Raises:
             MissingKeyError: the engine asked for by name has no key.
             ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
         """
         passed_over: list[Attempt] = []
-        target = self._first(provider, passed_over, index)
+        target = self._first(provider, passed_over, local_stands_in)
         cached = None if fresh else self._read(target, request)
-        return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over), index)
+        return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over), local_stands_in)
 
     async def run(self, plan: SearchPlan, *, hand_on_rate_limit: bool = True) -> SearchResults:
         """Return the results of a planned search. `hand_on_rate_limit` False: a 429 of the first engine is raised at once, for
@@ -160,7 +160,7 @@ class SearchRouter:
         if plan.named:
             return await self._answer(plan.target, plan)
         attempts, charges = list(plan.passed_over), list[Charge]()
-        for target in itertools.chain([plan.target], self._usable(attempts, plan.provider, plan.index)):
+        for target in itertools.chain([plan.target], self._usable(attempts, plan.provider, plan.local_stands_in)):
             try:
                 results = await self._answer(target, plan)
             except ProviderError as exc:
@@ -221,10 +221,12 @@ class SearchRouter:
 
     # --- which engine -----------------------------------------------------------------------------------------------
 
-    def _first(self, provider: str | None, passed_over: list[Attempt] | None = None, index: bool = True) -> Target | None:
+    def _first(
+        self, provider: str | None, passed_over: list[Attempt] | None = None, local_stands_in: bool = True
+    ) -> Target | None:
         """Return the engine that is asked first: the one named, else the first usable one of the chain."""
         passed_over = [] if passed_over is None else passed_over
-        return self._named(provider) if provider else next(self._usable(passed_over, index=index), None)
+        return self._named(provider) if provider else next(self._usable(passed_over, local_stands_in=local_stands_in), None)
 
     def _named(self, provider: str) -> Target:
         """Return the engine of that name, or the named search tool; see `plan` for the errors."""
@@ -237,7 +239,7 @@ class SearchRouter:
             raise ConfigError(f"{info.label} cannot be used: {why}")
         return self._target(info.name if tool is None else provider, info, options)
 
-    def _usable(self, passed_over: list[Attempt], after: str = "", index: bool = True) -> Iterator[Target]:
+    def _usable(self, passed_over: list[Attempt], after: str = "", local_stands_in: bool = True) -> Iterator[Target]:
         """Yield the engines that can be used, those of the chain behind `after`; one that is out of order is added to
         `passed_over` instead. They are looked up one by one: looking for a key takes its time."""
         infos = list(provider_infos().values())
@@ -255,7 +257,7 @@ class SearchRouter:
                 told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
                 passed_over += [fault] if fault.error not in told else []
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or (index and all((a.provider, a.reason) == _NO_NETWORK for a in passed_over)):
+            elif info.name != LOCAL or (local_stands_in and all((a.provider, a.reason) == _NO_NETWORK for a in passed_over)):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:

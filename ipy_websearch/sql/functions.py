@@ -347,8 +347,8 @@ class Functions:
             if kind == "ask_ai":
                 return self._answers(session, plan, budget, question, fresh)
             request, given = session.search_request("placeholder"), replace(self.given, resume=False)
-            index = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
-            return searching(session, plan, given, request, budget, fresh=fresh, question=question, index=index)
+            offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
+            return searching(session, plan, given, request, budget, fresh=fresh, question=question, local_stands_in=offline)
         except MissingKeyError as exc:
             setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
