@@ -245,7 +245,7 @@ class _Router(SearchRouter):
     def chain(self) -> list[tuple[str, bool, str]]:
         return [(_INFO.name, True, _INFO.note)]
 
-    def _usable(self, passed_over: list[Attempt], after: str = "", index: bool = True) -> Iterator[Target]:
+    def _usable(self, passed_over: list[Attempt], after: str = "", local_stands_in: bool = True) -> Iterator[Target]:
         yield from [] if after else [self.fake]
 
     def _named(self, provider: str) -> Target:

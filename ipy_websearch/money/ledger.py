@@ -10,7 +10,8 @@ held or spent, never both and never neither. What an enrichment found goes there
 
 Rows are on disk when `book` or `settle` returns. While an enrichment runs, they are on disk at the end of that turn of its
 event loop: answers that it has received and not yet written count as under way. While the file cannot be written, rows are
-kept in memory, counted by reports, and written as soon as it can be; `news` says so. No key gets in: questions and notebook names pass `redact` first.
+kept in memory, counted by reports, and written as soon as it can be; `news` says so. No key gets in:
+questions and notebook names pass `redact` first.
 
 Reports (`cost_frame`, `curve`) are one `GROUP BY` each; 100,000 rows take some 0.2 s.
 """
