@@ -22,7 +22,7 @@ from typing import Any
 import platformdirs
 
 from tests.benchmarks import ROOT, keep, table
-from tests.benchmarks.light_server import LightServer
+from tests.benchmarks.server import BenchmarkServer
 
 PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm")
 LOOPS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM")
@@ -61,8 +61,8 @@ def measured(python: str, *arguments: str) -> Any:
 
 def peers(python: str) -> None:
     """Measure the peers and write their section."""
-    with LightServer() as url:
-        rows = [(name, *_cells(measured(python, name, url))) for name in LOOPS]
+    with BenchmarkServer() as server:
+        rows = [(name, *_cells(measured(python, name, server.url))) for name in LOOPS]
     shown = table("loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms", rows)
     keep("Peers", f"{ABOUT} Versions: {measured(python, 'versions')}.\n\n{shown}", "`python -m tests.benchmarks peers`")
 

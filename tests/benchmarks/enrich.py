@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +26,21 @@ import pandas as pd
 
 import ipy_websearch
 from tests.benchmarks import ROOT, keep, table
-from tests.benchmarks.enrich_server import EnrichServer
+from tests.benchmarks.server import BenchmarkServer
 
 QUESTIONS = {"ceo": "Who is the CEO of {company}?"}
 TURNS = 3
+Rows = list[tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A row of the table: what, the values measured, the most that it may be (None: no target), the unit."""
-
-    what: str
-    values: tuple[float, ...]
-    limit: float | None
-    unit: str = ""
-
-    def cells(self) -> list[str]:
-        """Return the row."""
-        middle = statistics.median(self.values)
-        spread = f"{min(self.values):,.2f}–{max(self.values):,.2f}" if len(self.values) > 1 else ""
-        reach = "" if self.limit is None else f"≤ {self.limit:,.4g} {self.unit}".rstrip()
-        verdict = "" if self.limit is None else "yes" if middle <= self.limit else "**no**"
-        return [self.what, f"{middle:,.2f} {self.unit}".rstrip(), spread, reach, verdict]
+def row(what: str, values: Sequence[float], limit: float | None, unit: str = "") -> tuple[str, ...]:
+    """Return a row of the table: the median of what was measured, its spread, and the most that it may be (None: anything)."""
+    middle = statistics.median(values)
+    spread = f"{min(values):,.2f}–{max(values):,.2f}" if len(values) > 1 else ""
+    if limit is None:
+        return what, f"{middle:,.2f} {unit}".rstrip(), spread, "", ""
+    reached = "yes" if middle <= limit else "**no**"
+    return what, f"{middle:,.2f} {unit}".rstrip(), spread, f"≤ {limit:,.4g} {unit}".rstrip(), reached
 
 
 def client(rows: int, concurrency: int, turns: int = 1, workers: int = 0) -> list[dict[str, Any]]:
@@ -97,7 +89,7 @@ from tests.benchmarks.enrich import client
 if __name__ == "__main__":
     print(json.dumps(client(**json.loads({json.dumps(arguments)!r}))))
 """
-    with EnrichServer(**server) as served:
+    with BenchmarkServer(**server) as served:
         own = {
             "ANTHROPIC_BASE_URL": served.url,
             "ANTHROPIC_API_KEY": "sk-ant-bench",
@@ -116,54 +108,54 @@ def _all(found: list[dict[str, Any]], name: str, by: float = 1.0) -> tuple[float
     return tuple(turn[name] / by for turn in found)
 
 
-def plain(home: str) -> list[Figure]:
+def plain(home: str) -> Rows:
     """2,000 rows of 200 ms, 100 at once; the best possible is 4.0 s."""
     found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, turns=TURNS)
     return [
-        Figure("2,000 rows, 200 ms, 100 at once: wall-clock time / limit", _all(found, "seconds", 4.0), 1.25),
-        Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
-        Figure("… rows lost", _all(found, "lost"), 0),
+        row("2,000 rows, 200 ms, 100 at once: wall-clock time / limit", _all(found, "seconds", 4.0), 1.25),
+        row("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
+        row("… rows lost", _all(found, "lost"), 0),
     ]
 
 
-def capped(home: str) -> list[Figure]:
+def capped(home: str) -> Rows:
     """A server that takes 20 at once and says 429, retry-after 1 s, above; the best possible is 5.0 s."""
     found = run(home, {"latency": 0.2, "cap": 20, "retry_after": 1.0}, rows=500, concurrency=100, turns=TURNS)
     return [
-        Figure("429 above 20 at once, 500 rows: wall-clock time / limit", _all(found, "seconds", 5.0), 1.3),
-        Figure("… rows lost", _all(found, "lost"), 0),
+        row("429 above 20 at once, 500 rows: wall-clock time / limit", _all(found, "seconds", 5.0), 1.3),
+        row("… rows lost", _all(found, "lost"), 0),
     ]
 
 
-def overloaded(home: str) -> list[Figure]:
+def overloaded(home: str) -> Rows:
     """529 for 2 % of the requests."""
     found = run(home, {"latency": 0.2, "share_529": 0.02}, rows=2000, concurrency=100)
     return [
-        Figure("529 for 2 %, 2,000 rows: rows lost", _all(found, "lost"), 0),
-        Figure("… wall-clock time / limit", _all(found, "seconds", 4.0), None),
+        row("529 for 2 %, 2,000 rows: rows lost", _all(found, "lost"), 0),
+        row("… wall-clock time / limit", _all(found, "seconds", 4.0), None),
     ]
 
 
-def large(home: str) -> list[Figure]:
+def large(home: str) -> Rows:
     """100,000 rows, by how much the process grows; the frame that comes back is in it."""
     found = run(home, {"latency": 0.0}, rows=100_000, concurrency=64)
     return [
-        Figure("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
-        Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
+        row("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
+        row("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
     ]
 
 
-def dask(home: str) -> list[Figure]:
+def dask(home: str) -> Rows:
     """2,000 rows of 200 ms, 100 at once, on a cluster of two workers, in turns with one process."""
     found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, workers=2, turns=TURNS)
     one = statistics.median(_all(found[::2], "seconds"))
     return [
-        Figure("Dask, two workers, 2,000 rows: wall-clock time / one process", _all(found[1::2], "seconds", one), 1.2),
-        Figure("… rows lost", _all(found[1::2], "lost"), 0),
+        row("Dask, two workers, 2,000 rows: wall-clock time / one process", _all(found[1::2], "seconds", one), 1.2),
+        row("… rows lost", _all(found[1::2], "lost"), 0),
     ]
 
 
-SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {
+SCENARIOS: dict[str, Callable[[str], Rows]] = {
     scenario.__name__: scenario for scenario in (plain, capped, overloaded, large, dask)
 }
 
@@ -174,11 +166,11 @@ def main() -> None:
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=", ".join(SCENARIOS))
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     args = parser.parse_args()
-    figures = list[Figure]()
+    rows = Rows()
     for name in args.scenarios or SCENARIOS:
         with tempfile.TemporaryDirectory() as folder:
-            figures += SCENARIOS[name](folder)
-    body = table("what | measured | spread | reach | reached", (figure.cells() for figure in figures))
+            rows += SCENARIOS[name](folder)
+    body = table("what | measured | spread | reach | reached", rows)
     keep("Enrichment", body, "`python -m tests.benchmarks.enrich --write`", write=args.write)
 
 

@@ -17,9 +17,9 @@ import anthropic
 
 from ipy_websearch.interception import intercept
 from tests.benchmarks import keep, light_environment, table
-from tests.benchmarks.light_server import LightServer
 from tests.benchmarks.loop import compared
 from tests.benchmarks.peers import SYSTEM, TOOL, HandLoop
+from tests.benchmarks.server import BenchmarkServer
 
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
@@ -116,8 +116,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=100, help="questions a turn (default 100)")
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     given = parser.parse_args()
-    with LightServer() as url, light_environment(url):
-        rows = asyncio.run(measure(url, given.questions))
+    with BenchmarkServer() as server, light_environment(server.url):
+        rows = asyncio.run(measure(server.url, given.questions))
     body = table("transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio", rows)
     keep("Interception", f"{ABOUT}\n\n{body}", "`python -m tests.benchmarks.intercept --write`", write=given.write)
 

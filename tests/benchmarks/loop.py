@@ -14,13 +14,12 @@ import gc
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from tests.benchmarks import environment, keep, light_environment, table
-from tests.benchmarks.light_server import LightServer
 from tests.benchmarks.peers import HandLoop
+from tests.benchmarks.server import BenchmarkServer
 
 TURNS = 7
 STEPS, CONTEXT_TOKENS = 6, 12_000
@@ -32,25 +31,10 @@ Ask = Callable[[str], Awaitable[Any]]
 _serial = count()
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One row of the table: ours, the hand-written loop's, what our figure may be at most (None: no target), the unit."""
-
-    what: str
-    ours: float
-    hand: float | None
-    limit: float | None
-    target: str
-    unit: str
-
-    def cells(self) -> list[str]:
-        """Return the row."""
-        ratio = f"{self.ours / self.hand:.2f}" if self.hand else ""
-        verdict = "" if self.limit is None else "yes" if self.ours <= self.limit else "**no**"
-        return [self.what, self._shown(self.ours), self._shown(self.hand), ratio, self.target, verdict]
-
-    def _shown(self, value: float | None) -> str:
-        return "" if value is None else f"{value:,.{0 if abs(value) >= 1000 else 2}f} {self.unit}"
+def row(what: str, ours: float, hand: float, most: float, target: str, unit: str) -> tuple[str, ...]:
+    """Return a row of the table: our figure, the hand-written loop's, and whether ours is at most `most`, which is `target`."""
+    shown = (f"{value:,.{0 if value >= 1000 else 2}f} {unit}" for value in (ours, hand))
+    return what, *shown, f"{ours / hand:.2f}", target, "yes" if ours <= most else "**no**"
 
 
 @contextlib.asynccontextmanager
@@ -104,9 +88,9 @@ async def compared(asks: tuple[Ask, Ask], plan: str, questions: int, concurrency
     return statistics.median(found[0]), statistics.median(found[1])
 
 
-async def cpu(url: str) -> list[Figure]:
+async def cpu(url: str) -> list[tuple[str, ...]]:
     """Return the CPU time for each question in all scenarios."""
-    figures = []
+    rows = []
     for name, plan, questions, most in (
         ("1 round × 1 search", "r=1 p=1 n=8", 100, 1.3),
         ("1 round × 1 search, answer of 200 pieces", "r=1 p=1 n=200", 50, 0.8),
@@ -115,17 +99,17 @@ async def cpu(url: str) -> list[Figure]:
         for concurrency in (1, 50):
             ours, hand = await turns(url, plan, questions, concurrency, 0)
             what = f"CPU a question, {name}, {concurrency} at once"
-            figures.append(Figure(what, ours, hand, most * hand, f"≤ {most} × hand", "ms"))
-    return figures
+            rows.append(row(what, ours, hand, most * hand, f"≤ {most} × hand", "ms"))
+    return rows
 
 
-async def rounds(url: str) -> Figure:
+async def rounds(url: str) -> tuple[str, ...]:
     """Return the wall-clock time of three rounds of three searches that take 100 ms each."""
     ours, hand = await turns(url, "r=3 p=3 d=100 n=8", 5, 1, 1)
-    return Figure("3 rounds × 3 searches of 100 ms", ours, hand, 335.0, "≤ 335 ms", "ms")
+    return row("3 rounds × 3 searches of 100 ms", ours, hand, 335.0, "≤ 335 ms", "ms")
 
 
-async def first_text(url: str) -> Figure:
+async def first_text(url: str) -> tuple[str, ...]:
     """Return the time from the question to the first text of the final answer, which comes in pieces 5 ms apart."""
     plan = "r=1 p=1 n=20 g=5"
     found: tuple[list[float], list[float]] = ([], [])
@@ -140,12 +124,12 @@ async def first_text(url: str) -> Figure:
                 if len(found[1]) < n + 1:
                     found[1].append((time.perf_counter() - start) * 1000)
     ours, by_hand = (statistics.median(times[4:]) for times in found)
-    return Figure("first text of the final answer", ours, by_hand, by_hand + 10, "≤ hand + 10 ms", "ms")
+    return row("first text of the final answer", ours, by_hand, by_hand + 10, "≤ hand + 10 ms", "ms")
 
 
-async def billed() -> Figure:
-    """Return how many input tokens six steps over a long question are billed, in units of plain input, ours against a loop
-    that caches nothing. The strict fake counts a token for four characters and plays the prompt cache."""
+async def billed() -> tuple[float, float]:
+    """Return how many input tokens six steps over a long question are billed, in units of plain input: ours, and those of a
+    loop that caches nothing. The strict fake counts a token for four characters and plays the prompt cache."""
     from ipy_websearch.session import Session
     from tests.fakes.engines import Brave
     from tests.fakes.messages_api import MessagesAPI
@@ -166,9 +150,7 @@ async def billed() -> Figure:
         await hand.ask(asked + " ")
         await hand.aclose()
         assert answer.searches == STEPS - 1 and len(api.usages) == 2 * STEPS and not api.refusals, api.refusals
-        ours, naive = _billed(api.usages[:STEPS]), _billed(api.usages[STEPS:])
-    what = f"billed input, {STEPS} steps, {CONTEXT_TOKENS:,} tokens in the question"
-    return Figure(what, ours, naive, 0.40 * naive, "≤ 0.40 × naive", "tokens")
+        return _billed(api.usages[:STEPS]), _billed(api.usages[STEPS:])
 
 
 def _billed(usages: list[dict[str, Any]]) -> float:
@@ -176,11 +158,13 @@ def _billed(usages: list[dict[str, Any]]) -> float:
     return sum(weight * usage.get(name, 0) for usage in usages for name, weight in weights.items())
 
 
-async def measure(url: str) -> list[Figure]:
-    """Return all figures."""
+async def measure(url: str) -> list[tuple[str, ...]]:
+    """Return all rows."""
     with light_environment(url):
-        figures = [*await cpu(url), await rounds(url), await first_text(url)]
-    return [*figures, await billed()]
+        rows = [*await cpu(url), await rounds(url), await first_text(url)]
+    ours, naive = await billed()
+    what = f"billed input, {STEPS} steps, {CONTEXT_TOKENS:,} tokens in the question"
+    return [*rows, row(what, ours, naive, 0.40 * naive, "≤ 0.40 × naive", "tokens")]
 
 
 def main() -> None:
@@ -188,9 +172,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     args = parser.parse_args()
-    with LightServer() as url:
-        figures = asyncio.run(measure(url))
-    body = table("what | ours | hand-written | ratio | target | reached", (figure.cells() for figure in figures))
+    with BenchmarkServer() as server:
+        rows = asyncio.run(measure(server.url))
+    body = table("what | ours | hand-written | ratio | target | reached", rows)
     keep("Loop", body, "`python -m tests.benchmarks.loop --write`", write=args.write)
 
 

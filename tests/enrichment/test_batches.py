@@ -22,7 +22,7 @@ from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
 from tests.benchmarks import ROOT
-from tests.benchmarks.enrich_server import EnrichServer
+from tests.benchmarks.server import BenchmarkServer
 from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
@@ -192,7 +192,7 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
         "out = ipy_websearch.enrich(frame, {'ceo': 'Who is the CEO of {company}?'}, mode='batch', progress=False)\n"
         "print((out.enrich_status == 'ok').sum())"
     )
-    with EnrichServer() as server:
+    with BenchmarkServer() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
         command, environment = [*python(), "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -17,7 +17,7 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from tests.benchmarks.enrich_server import EnrichServer
+from tests.benchmarks.server import BenchmarkServer
 from tests.fakes import warm
 
 pytest.importorskip("dask.dataframe")
@@ -32,9 +32,9 @@ QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EnrichServer]:
+def server() -> Iterator[BenchmarkServer]:
     """A server of its own process that fills every record."""
-    with EnrichServer(latency=0.05) as made:
+    with BenchmarkServer(latency=0.05) as made:
         yield made
 
 
@@ -56,7 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def client(cluster: Any, server: EnrichServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def client(cluster: Any, server: BenchmarkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client of the cluster; the environment of the kernel, not of the workers, leads to the server."""
     from distributed import Client
 
@@ -73,7 +73,7 @@ def companies(number: int) -> pd.DataFrame:
     return pd.DataFrame({"company": [f"C{n}" for n in range(number)]}, index=range(5, 5 + number))
 
 
-def asked(server: EnrichServer) -> int:
+def asked(server: BenchmarkServer) -> int:
     """Return the number of requests so far."""
     return int(server.stats()["requests"])
 
@@ -81,7 +81,7 @@ def asked(server: EnrichServer) -> int:
 # --- a cluster ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: EnrichServer, tmp_path: Path) -> None:
+def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: BenchmarkServer, tmp_path: Path) -> None:
     """Equal rows once, order and index kept, costs in the kernel's ledger; the next call, without a cluster, asks nothing."""
     before = asked(server)
     frame = pd.concat([companies(60), companies(40)])
@@ -105,7 +105,7 @@ def test_no_key_is_shown_or_stays_on_a_worker(client: Any, monkeypatch: pytest.M
     assert list(left.values()) == [[], []]
 
 
-def test_a_budget_holds_over_all_workers(client: Any, server: EnrichServer) -> None:
+def test_a_budget_holds_over_all_workers(client: Any, server: BenchmarkServer) -> None:
     """Dollars are leased: together the workers never pass the ceiling, and most of it is used."""
     out = ipy_websearch.enrich(companies(200), CEO, cluster=client, concurrency=10, budget_usd=0.01, **QUIET)
     counts = out.enrich_status.value_counts()
@@ -114,7 +114,7 @@ def test_a_budget_holds_over_all_workers(client: Any, server: EnrichServer) -> N
     assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
 
 
-def test_a_cap_holds_over_all_workers(client: Any, server: EnrichServer) -> None:
+def test_a_cap_holds_over_all_workers(client: Any, server: BenchmarkServer) -> None:
     """A server that takes five at once and says 429 above: no row is lost, and not many requests are refused."""
     server.set(cap=5, retry_after=0.3)
     before = asked(server)
@@ -122,7 +122,7 @@ def test_a_cap_holds_over_all_workers(client: Any, server: EnrichServer) -> None
     assert set(out.enrich_status) == {"ok"} and asked(server) - before < 60 * 2.5
 
 
-def test_wikipedia_is_asked_by_one_worker(client: Any, server: EnrichServer) -> None:
+def test_wikipedia_is_asked_by_one_worker(client: Any, server: BenchmarkServer) -> None:
     """It takes three requests at once from an address, and each worker knows only its own."""
 
     def ran() -> Any:
@@ -133,7 +133,7 @@ def test_wikipedia_is_asked_by_one_worker(client: Any, server: EnrichServer) -> 
     assert sorted(now > before[worker] for worker, now in ran().items()) == [False, True]
 
 
-def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, server: EnrichServer) -> None:
+def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, server: BenchmarkServer) -> None:
     """A bad key is noticed after some rows, on all workers."""
     server.set(status=401)
     before = asked(server)
@@ -142,7 +142,7 @@ def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, serv
     assert asked(server) - before <= 20
 
 
-def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server: EnrichServer) -> None:
+def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server: BenchmarkServer) -> None:
     """`kill -9` of a worker: all rows are filled, and hardly any is asked twice."""
     server.set(latency=0.1)
     pids = client.run(os.getpid)
@@ -161,7 +161,7 @@ def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server
     assert asked(server) - before - 150 <= 30
 
 
-def test_an_interrupt_stops_all_workers(client: Any, server: EnrichServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_stops_all_workers(client: Any, server: BenchmarkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """■ returns within two seconds what was filled; nothing more is sent; the next call fills the rest."""
     from ipy_websearch import api
 
@@ -198,7 +198,7 @@ def test_the_offline_model_works_on_the_workers(client: Any, monkeypatch: pytest
 
 @pytest.mark.parametrize("where", ["cluster", "here"])
 def test_a_dask_frame_keeps_its_partitions_and_index(
-    request: pytest.FixtureRequest, server: EnrichServer, monkeypatch: pytest.MonkeyPatch, where: str
+    request: pytest.FixtureRequest, server: BenchmarkServer, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """A Dask DataFrame comes back, filled, with the same partitions and divisions; equal rows of all partitions once."""
     import dask.dataframe as dd

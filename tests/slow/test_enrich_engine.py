@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import ipy_websearch
 from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
 from tests.benchmarks import ROOT
-from tests.benchmarks.enrich_server import EnrichServer
+from tests.benchmarks.server import BenchmarkServer
 from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
@@ -34,9 +34,9 @@ print((out.enrich_status == "ok").sum())
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnrichServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BenchmarkServer]:
     """A server of its own process that fills every record; the environment leads to it."""
-    with EnrichServer(latency=0.05) as made:
+    with BenchmarkServer(latency=0.05) as made:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", made.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
         yield made
@@ -49,7 +49,7 @@ def kernel(rows: int) -> subprocess.Popen[str]:
     )
 
 
-def test_a_kill_loses_at_most_the_rows_in_flight(server: EnrichServer, tmp_path: Path) -> None:
+def test_a_kill_loses_at_most_the_rows_in_flight(server: BenchmarkServer, tmp_path: Path) -> None:
     """`kill -9` at a third, then again: no more than `concurrency` requests were for nothing. What is paid for is kept."""
     process = kernel(150)
     while server.stats()["answered"] < 50:
@@ -65,7 +65,7 @@ def test_a_kill_loses_at_most_the_rows_in_flight(server: EnrichServer, tmp_path:
     assert 0 <= server.stats()["requests"] - 150 <= 10
 
 
-def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: Path) -> None:
+def test_two_kernels_share_a_store_without_harm(server: BenchmarkServer, tmp_path: Path) -> None:
     """Both fill all rows at the same time; the file is sound and has each cell once."""
     both = [kernel(60), kernel(60)]
     assert [process.communicate()[0].strip() for process in both] == ["60", "60"]
@@ -75,7 +75,7 @@ def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: 
 
 
 @pytest.mark.parametrize("status", [429, 529])
-def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServer, status: int) -> None:
+def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: BenchmarkServer, status: int) -> None:
     """For a second and a half everybody is refused, with `retry-after: 0` or without: the run goes on, and does not hammer."""
     server.set(storm_until=time.time() + 1.5, storm_status=status, retry_after=0)
     frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
@@ -83,7 +83,7 @@ def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServ
     assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] < 40 + 30 * 4
 
 
-def test_a_ceiling_counts_answers_that_were_lost(server: EnrichServer) -> None:
+def test_a_ceiling_counts_answers_that_were_lost(server: BenchmarkServer) -> None:
     """The server bills what it has answered, read or not: all of it stays below the ceiling."""
     server.set(broken_every=2, latency=0.01)
     frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
@@ -93,7 +93,7 @@ def test_a_ceiling_counts_answers_that_were_lost(server: EnrichServer) -> None:
     assert answered * (900 * 1 + 60 * 5) / 1_000_000 <= 0.1
 
 
-def test_a_server_that_always_streams_is_understood(server: EnrichServer) -> None:
+def test_a_server_that_always_streams_is_understood(server: BenchmarkServer) -> None:
     """Some servers answer with events whether or not a stream was asked for."""
     server.set(stream=True)
     out = ipy_websearch.enrich(pd.DataFrame({"company": ["A"]}), CEO, progress=False)

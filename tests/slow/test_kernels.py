@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from tests.benchmarks.enrich_server import EnrichServer
+from tests.benchmarks.server import BenchmarkServer
 from tests.fakes.notebook import TRANSPORT, errors, subprocess_environment, texts
 
 pytestmark = [
@@ -67,14 +67,14 @@ class Kernel:
 
 
 @pytest.fixture
-def server() -> Iterator[EnrichServer]:
+def server() -> Iterator[BenchmarkServer]:
     """A server of its own process."""
-    with EnrichServer(latency=0.1) as made:
+    with BenchmarkServer(latency=0.1) as made:
         yield made
 
 
 @pytest.fixture
-def kernel(kernels: None, server: EnrichServer, tmp_path: Path) -> Iterator[Kernel]:
+def kernel(kernels: None, server: BenchmarkServer, tmp_path: Path) -> Iterator[Kernel]:
     """A kernel whose environment leads to the server."""
     environment = subprocess_environment({"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test"})
     manager = KernelManager(transport=TRANSPORT, ip=str(tmp_path / "kernel"))
@@ -92,7 +92,7 @@ MAGIC = """%%enrich frame --concurrency 10 --max-searches 0 -o filled
 ceo: Who is the CEO of {company}?"""
 
 
-def stopped(kernel: Kernel, server: EnrichServer, code: str, after: str) -> tuple[str, str, str]:
+def stopped(kernel: Kernel, server: BenchmarkServer, code: str, after: str) -> tuple[str, str, str]:
     """Run a cell with another one waiting, stop the first; return its status, what it said, and the status of the other."""
     before = server.stats()["answered"]
     assert kernel.run(SETUP.replace("SERIES", f"after {before}, "))[0] == "ok"
@@ -105,7 +105,7 @@ def stopped(kernel: Kernel, server: EnrichServer, code: str, after: str) -> tupl
 
 
 def test_the_stop_button_in_a_magic_keeps_the_frame_and_the_next_cell_does_not_run(
-    kernel: Kernel, server: EnrichServer
+    kernel: Kernel, server: BenchmarkServer
 ) -> None:
     """The frame so far is shown, in `_` and in the variable of -o; one line says so, below the bar; nothing more is sent."""
     status, text, after = stopped(kernel, server, MAGIC, "print('spent')")
@@ -117,7 +117,9 @@ def test_the_stop_button_in_a_magic_keeps_the_frame_and_the_next_cell_does_not_r
     assert text.strip() == "5000 True ['interrupted', 'ok'] True" and server.stats()["requests"] == sent
 
 
-def test_the_stop_button_in_a_function_returns_the_frame_and_the_next_cell_runs(kernel: Kernel, server: EnrichServer) -> None:
+def test_the_stop_button_in_a_function_returns_the_frame_and_the_next_cell_runs(
+    kernel: Kernel, server: BenchmarkServer
+) -> None:
     """The line stands on its own, after the bar, and also where no bar is drawn: half a frame is not taken for a whole one.
 
     An interrupted estimate is none: the next cell, which would spend what was to be known before, does not run.
