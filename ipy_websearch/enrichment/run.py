@@ -238,14 +238,13 @@ class Enrichment:
     # --- from outside -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fill what can be filled. What happens in one turn of the event loop is written together: rows under way end in
-        groups, and a row's cost and its values stay together.
+        """Fill what can be filled. The ledger writes together what happens in one turn of the event loop, so a row's cost and
+        its values stay together.
 
         Raises:
             EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
         self._loop = asyncio.get_running_loop()
-        self.ledger.later = partial(self._loop.call_soon_threadsafe, self.ledger.flush)
         began = time.monotonic()
         try:
             if (rows := self._missing()) and self.stopped is None:
@@ -459,7 +458,6 @@ class Enrichment:
 
     def _settle(self) -> int:
         """Write what waits, and give the rows that were never asked their status; return how many there were."""
-        self.ledger.later = None
         self.ledger.flush()
         left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
         for outcome in left:
