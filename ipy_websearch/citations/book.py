@@ -7,12 +7,10 @@ every `[n]` in the text has a row n in the sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from ipy_websearch.citations.claims import check
 from ipy_websearch.results import Citation, Cited, Claim, Read, TextDelta
@@ -87,19 +85,20 @@ class CitationBook:
 
     def know_history(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Remember what earlier turns of the conversation gave the model."""
-        for block in (block for message in messages for block in _blocks(message)):
+        given = [block for message in messages for block in _blocks(message)]
+        for block in [part for outer in given for part in (outer, *_blocks(outer))]:
             kind = str(block.get("type"))
             if kind == "search_result":
                 texts = [str(part.get("text", "")) for part in _blocks(block)]
                 self.know(str(block.get("source") or ""), str(block.get("title") or ""), None, texts)
             self.native = self.native or (kind.startswith("web_") and kind.endswith("_tool_result"))
 
-    def cite(self, raw: Mapping[str, Any]) -> tuple[int, Citation | None] | None:
-        """Return the source number for an API citation, and the `Citation` when its passage is new (else None).
+    def cite(self, raw: Mapping[str, Any]) -> int | None:
+        """Return the source number for an API citation, None when what it quotes was not given in this conversation.
 
-        None when what it quotes was not given in this conversation. Understood are `search_result_location`,
-        `web_search_result_location` (the API gave that passage itself), and the document locations of fetched pages
-        (`char_location`, `page_location`, `content_block_location`), which name a title only.
+        Understood are `search_result_location`, `web_search_result_location` (the API gave that passage itself), and the
+        document locations of fetched pages (`char_location`, `page_location`, `content_block_location`), which name a title
+        only.
         """
         kind, title = raw.get("type"), plain(raw.get("title")) or plain(raw.get("document_title"))
         text = visible(str(raw.get("cited_text") or "")).strip()
@@ -109,25 +108,21 @@ class CitationBook:
         if not (given if kind == "search_result_location" else self.native):
             return None
         n = self._numbers.setdefault(same_page(url) if url else title or text, len(self._numbers) + 1)
-        if (n, text) in self._citations:
-            return n, None
         source = source or _Source(url)
         read: Read = "page" if kind in _DOCUMENTS else source.read
-        citation = self._citations[n, text] = Citation(n, title or url, url, text, source.published_date, read)
-        return n, citation
+        self._citations.setdefault((n, text), Citation(n, title or url, url, text, source.published_date, read))
+        return n
 
-    def bind(self, block: Mapping[str, Any]) -> tuple[str, list[Citation]]:
-        """Return the marks of a text block for those of its citations that quote what was given, "[1][3]", and new passages."""
-        found = [cited for raw in block.get("citations") or () if (cited := self.cite(raw)) is not None]
-        numbers = tuple(dict.fromkeys(n for n, _ in found))
+    def bind(self, block: Mapping[str, Any]) -> str:
+        """Return the marks of a text block for those of its citations that quote what was given, "[1][3]"."""
+        numbers = tuple(dict.fromkeys(n for n in map(self.cite, block.get("citations") or ()) if n is not None))
         if numbers:
             self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
-        return "".join(f"[{n}]" for n in numbers), [citation for _, citation in found if citation is not None]
+        return "".join(f"[{n}]" for n in numbers)
 
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
         cited = {citation.n for citation in self._citations.values()}
-        passages = cache(self._passages)
         found = []
         for part in SENTENCE_END.split(_BEHIND_THE_STOP.sub(r"\2\1", _FENCED.sub("", text))):
             sentence = _EMPHASIS.sub("", _BULLET.sub("", _MARKS.sub("", _WRITTEN.sub("", part)))).strip()
@@ -136,7 +131,7 @@ class CitationBook:
             heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
             if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):
                 continue
-            claim = check(sentence, passages(numbers))
+            claim = check(sentence, self._passages(numbers))
             found.append(Claim(claim.verdict, claim.missing, sentence, numbers))
         return tuple(found)
 
@@ -164,27 +159,19 @@ def _flat(text: str) -> str:
     return fold(visible(text))
 
 
-def _blocks(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the blocks of a message or a block, and those inside tool results."""
+def _blocks(part: Mapping[str, Any]) -> list[Any]:
+    """Return the blocks of a message, a tool's result or a search result."""
     content = part.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, Mapping):
-            yield block
-            yield from _blocks(block) if block.get("type") == "tool_result" else ()
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
 def same_page(url: str) -> str:
-    """Return the address in the form in which two addresses of one page are equal.
-
-    The host is in lower case; trackers (`utm_…`) and fragments go, except those that name a page of their own (`#/item/1`).
-    """
-    try:
-        parts = urlsplit(_TRACKERS.sub("", url.strip()))
-    except ValueError:
-        return url
-    fragment = parts.fragment if parts.fragment.startswith(("/", "!")) else ""
-    query = parts.query.rstrip("&")
-    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/") or "/", query, fragment))
+    """Return the address in the form in which two addresses of one page are equal: trackers (`utm_…`) and fragments go,
+    except those that name a page of their own (`#/item/1`)."""
+    address, _, fragment = _TRACKERS.sub("", url.strip()).partition("#")
+    path, mark, query = address.rstrip("?&").partition("?")
+    page = path.rstrip("/") + mark + query
+    return f"{page}#{fragment}" if fragment.startswith(("/", "!")) else page
 
 
 # --- the text -----------------------------------------------------------------------------------------------------------
@@ -207,13 +194,11 @@ class AnswerText:
     def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
         self.book = book
         self.given = given
-        self._new: list[Cited] = []
+        self._told = 0  # citations that were shown
         self._marks: dict[tuple[str, str], str] = {}
         self._parts: list[str] = []
-        self._kept = (0, 0)  # parts and backticks when the step began
-        self._begins = True
-        self._held = self._before = ""
         self._backticks = 0
+        self.step()
 
     def __str__(self) -> str:
         return "".join([*self._parts, self._held]).strip()
@@ -224,7 +209,8 @@ class AnswerText:
     def step(self) -> None:
         """Say that a new step begins."""
         self._kept = (len(self._parts), self._backticks)
-        self._begins, self._held, self._before = True, "", ""
+        self._begins = True
+        self._held = self._before = ""
 
     def retract(self) -> None:
         """Take back the text of this step."""
@@ -249,17 +235,16 @@ class AnswerText:
 
     def cite(self, block: Mapping[str, Any]) -> Shown:
         """Put the marks of a text block behind its last word; the space after it stays after the marks."""
-        marks, new = self.book.bind(block)
-        self._new += map(Cited, new)
+        marks = self.book.bind(block)
         return self._show(marks if self._parts else "")
 
     def _show(self, text: str) -> Shown:
-        shown: Shown = [*self._new]
-        self._new = []
-        if text:
-            self._parts.append(text)
-            shown.append(TextDelta(text))
-        return shown
+        new = self.book.citations[self._told :]
+        self._told += len(new)
+        if not text:
+            return [*map(Cited, new)]
+        self._parts.append(text)
+        return [*map(Cited, new), TextDelta(text)]
 
     def _bound(self, text: str) -> str:
         """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
@@ -284,14 +269,12 @@ class AnswerText:
 
     def _cited(self, sentence: str, number: int) -> int | None:
         """Return the source's number in the answer, None when the passage does not bear the sentence out."""
-        if not self.given or not 1 <= number <= len(self.given):
+        passage = self.given[number - 1] if self.given and 1 <= number <= len(self.given) else None
+        quote = supporting(sentence, passage) if passage else ""
+        if not passage or not quote:
             return None
-        passage = self.given[number - 1]
-        quote = supporting(sentence, passage)
         found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
-        n, citation = (self.book.cite(found) if quote else None) or (None, None)
-        self._new += [Cited(citation)] if citation is not None else []
-        return n
+        return self.book.cite(found)
 
 
 def supporting(sentence: str, passage: Passage) -> str:

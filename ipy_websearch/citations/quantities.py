@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, product, starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _MONTHS = (
     "january jan januar janvier enero gennaio janeiro januari",
@@ -32,7 +30,7 @@ _MONTH = {name: n for n, names in enumerate(_MONTHS, 1) for name in names.split(
 _WORDS = {
     word: float(n)
     for n, words in {
-        0: "zero", 1: "a an one half", 2: "two couple both zwei deux dos due", 3: "three third drei trois tres tre",
+        0: "zero", 0.5: "half", 1: "a an one", 2: "two couple both zwei deux dos due", 3: "three third drei trois tres tre",
         4: "four fourth quarter vier quatre cuatro quattro", 5: "five fifth fünf cinq cinco cinque",
         6: "six sixth sechs seis sei",
         7: "seven seventh sieben siete sette", 8: "eight eighth huit ocho otto", 9: "nine ninth neun neuf nueve nove",
@@ -57,7 +55,7 @@ _LOOSE = frozenset(
 _FACTORS = {
     name: factor
     for factor, names in {
-        1e2: "hundred hundert cent", 1e3: "k thousand thousands tausend mil mille tusen", 1e4: "万 萬 만", 1e5: "lakh lakhs",
+        1e2: "hundred hundert", 1e3: "k thousand thousands tausend mil mille tusen", 1e4: "万 萬 만", 1e5: "lakh lakhs",
         1e6: "m mn mio million millions millionen millón millones milhão milhões milioni miljoen", 1e7: "crore crores",
         1e8: "億 亿 억", 1e9: "b bn mrd billion billions milliard milliards milliarde milliarden miljard",
         1e12: "t tn trillion trillions",
@@ -136,9 +134,13 @@ _NUMBER = re.compile(
     rf"|\b(?P<word>(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty[- ])?(?:{'|'.join(_WORDS)}))\b",
     re.IGNORECASE,
 )
-_BEHIND = re.compile(r"[ -]?(%|°[CF]|[$€£¥₹]|[万萬만億亿억]|[^\W\d_]+(?:2\b|/[hs]\b)?)")
+_MAGNITUDES, _UNIT_NAMES = ("|".join(map(re.escape, sorted(names, key=len, reverse=True))) for names in (_FACTORS, _UNITS))
+_BEHIND = re.compile(
+    rf"(?:[ -]?(?P<magnitude>[万萬만億亿억]|(?:{_MAGNITUDES})(?!\w)))?(?:[ -]?(?P<unit>[%$€£¥₹]|(?:{_UNIT_NAMES})(?!\w)))?",
+    re.IGNORECASE,
+)
+_OR_MORE, _OR_LESS = re.compile(r"\+| or more"), re.compile(" or less")
 _MINUS = re.compile(r"[\s(]?[-–]")
-_BETWEEN = re.compile(r" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?", re.IGNORECASE)
 _ABOUT = re.compile(
     r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near|約|约|약|近|ほぼ"
     r"|\b(?:etwa|rund|ungefähr|fast|knapp|gut|environ|près de|quelque|un[oa]s|aproximad\w+|alrededor de|cerca de|casi|quase"
@@ -185,8 +187,7 @@ class Number:
 
     def agrees(self, other: Number) -> bool:
         """Return whether a passage's number `other` is, or rounds to, this one."""
-        pairs = product(self.readings, other.readings)
-        return any(starmap(self._about, pairs))
+        return any(self._is_about(mine, theirs) for mine in self.readings for theirs in other.readings)
 
     def stands_for(self, other: Number) -> bool:
         """Return whether it agrees with the number in the same place of a sentence; two limits have to be the same limit."""
@@ -206,7 +207,7 @@ class Number:
         """What its units may measure."""
         return {reading.kind for reading in self.readings}
 
-    def _about(self, mine: Reading, theirs: Reading) -> bool:
+    def _is_about(self, mine: Reading, theirs: Reading) -> bool:
         if not (mine.kind and theirs.kind):
             value, half, away = mine.own, mine.half, theirs.own - mine.own
         elif mine.kind != theirs.kind or ((mine.doubtful or theirs.doubtful) and mine.scale != theirs.scale):
@@ -217,12 +218,11 @@ class Number:
         return abs(away) <= max(half, abs(value) * max(allowed, 1e-6))
 
 
-@dataclass(frozen=True, slots=True)
-class Date:
+class Date(NamedTuple):
     """A date: its words and the ways to read it as (year, month, day), where None was not written."""
 
     text: str
-    readings: tuple[tuple[int | None, int | None, int | None], ...]
+    readings: tuple[tuple[int | None, int, int | None], ...]
 
     def agrees(self, other: Date) -> bool:
         """Return whether a passage's date does not contradict this one, and names its month and day."""
@@ -246,19 +246,6 @@ class Quantities(NamedTuple):
     years: frozenset[int]
 
 
-def quantities(numbers: Iterable[Number], dates: Iterable[Date]) -> Quantities:
-    """Return numbers and dates with the years among them."""
-    numbers, dates = tuple(numbers), tuple(dates)
-    years = {year for day in dates for year in day.years} | {int(n.plain) for n in numbers if 1000 <= n.plain <= 2200}
-    return Quantities(numbers, dates, frozenset(years))
-
-
-def joined(parts: Sequence[Quantities]) -> Quantities:
-    """Return the quantities of several texts, each once: pages repeat their years."""
-    numbers = dict.fromkeys(number for part in parts for number in part.numbers)
-    return quantities(numbers, dict.fromkeys(day for part in parts for day in part.dates))
-
-
 def is_part_of_one(word: str) -> bool:
     """Return whether a lower-case word belongs to a number or a date: digits, "million", "march", "km"."""
     return word in _MONTH or word in _FACTORS or word in _UNITS or word in _WORDS or not word.isalpha()
@@ -272,39 +259,37 @@ def read(text: str) -> Quantities:
     for hint, pattern, written in _SPELLINGS:
         if hint in lower:
             text = pattern.sub(written, text)
-    dates: list[Date] = []
-    numbers: list[Number] = []
-
-    def taken(found: re.Match[str]) -> str:
-        quantity = _clock(found) if found.re is _CLOCK else _date(found)
-        if isinstance(quantity, Number):
-            numbers.append(quantity)
-        elif quantity is not None:
-            dates.append(quantity)
-        return found[0] if quantity is None else " ⋅ "
-
-    for pattern in (_ISO_DATE, _NAMED_DATE, _SLASH_DATE, _CLOCK):
-        text = pattern.sub(taken, text)
-    return quantities((*numbers, *_numbers(text)), dates)
+    taken: list[Number | Date] = []
+    for pattern, read_one in ((_ISO_DATE, _iso_date), (_NAMED_DATE, _named_date), (_SLASH_DATE, _slash_date), (_CLOCK, _clock)):
+        for found in pattern.finditer(text):
+            if quantity := read_one(found):
+                taken.append(quantity)
+                text = f"{text[: found.start()]}{'⋅' * len(found[0])}{text[found.end() :]}"
+    taken += filter(None, (_number(found, text) for found in _NUMBER.finditer(text)))
+    dates = tuple(quantity for quantity in taken if isinstance(quantity, Date))
+    numbers = tuple(quantity for quantity in taken if isinstance(quantity, Number))
+    years = {year for day in dates for year in day.years} | {int(n.plain) for n in numbers if 1000 <= n.plain <= 2200}
+    return Quantities(numbers, dates, frozenset(years))
 
 
-def _date(found: re.Match[str]) -> Date | None:
-    readings: tuple[tuple[int | None, int | None, int | None], ...]
-    if found.re is _NAMED_DATE:
-        day, year = found["d"] or found["e"], found["y"]
-        alone, month = not (day or year), found["m"].lower()
-        if alone and (not found["m"][0].isupper() or month in _ALSO_WORDS or len(month) < 4):
-            return None  # a verb, a name, or an abbreviation of something else
-        readings = ((int(year) if year else None, _MONTH[month], int(day) if day else None),)
-    elif found.re is _ISO_DATE:
-        readings = ((int(found[1]), int(found[2]), int(found[3]) if found[3] else None),)
-    else:
-        one, two, year = int(found[1]), int(found[3]), found[4]
-        if found[2] == "." and not year:
-            return None
-        written = None if not year else int(year) if len(year) == 4 else 2000 + int(year)
-        readings = tuple((written, m, d) for m, d in {(one, two), (two, one)} if 1 <= m <= 12 and 1 <= d <= 31)
-    return Date(found[0].strip(), readings) if readings else None
+def _iso_date(found: re.Match[str]) -> Date:
+    return Date(found[0].strip(), ((int(found[1]), int(found[2]), int(found[3]) if found[3] else None),))
+
+
+def _named_date(found: re.Match[str]) -> Date | None:
+    """Return a date with its month's name; None for a verb, a name, or an abbreviation of something else."""
+    day, year, month = found["d"] or found["e"], found["y"], found["m"].lower()
+    if not (day or year) and (not found["m"][0].isupper() or month in _ALSO_WORDS or len(month) < 4):
+        return None
+    return Date(found[0].strip(), ((int(year) if year else None, _MONTH[month], int(day) if day else None),))
+
+
+def _slash_date(found: re.Match[str]) -> Date | None:
+    """Return a date of numbers alone, its day before or behind the month; None where there is no such date."""
+    one, two, year = int(found[1]), int(found[3]), int(found[4] or 0)
+    written = 2000 + year if len(found[4] or "") == 2 else year or None
+    days = {(m, d) for m, d in ((one, two), (two, one)) if 1 <= m <= 12 and 1 <= d <= 31 and (year or found[2] == "/")}
+    return Date(found[0].strip(), tuple((written, m, d) for m, d in days)) if days else None
 
 
 def _clock(found: re.Match[str]) -> Number:
@@ -314,51 +299,33 @@ def _clock(found: re.Match[str]) -> Number:
     return Number(found[0].strip(), tuple(Reading("clock", h * 60.0 + minute, hour, 0.0) for h in sorted(hours)), hour)
 
 
-def _numbers(text: str) -> list[Number]:
-    """Return the numbers of a text without dates; a unit behind a range belongs to both its ends."""
-    found = [(m.start(), *number) for m in _NUMBER.finditer(text) if (number := _number(m, text))]
-    for i, ((_, first, end), (start, second, _)) in reversed(list(enumerate(pairwise(found)))):
-        if end <= start and first.kinds == {""} and _BETWEEN.fullmatch(text[end:start]) and second.plain:
-            ratio = first.plain / second.plain
-            more = tuple(
-                r._replace(value=r.value * ratio, own=r.own * ratio) for r in second.readings if r.own != second.plain or r.kind
-            )
-            found[i] = (found[i][0], replace(first, readings=first.readings + more), end)
-    return [number for _, number, _ in found]
-
-
-def _number(found: re.Match[str], text: str) -> tuple[Number, int] | None:
-    """Return the number found, with its magnitude and unit, and where it ends; None for an article."""
-    word, before = (found["word"] or "").lower(), text[max(0, found.start() - 24) : found.start()].rstrip()
-    values = _plain(found["digits"]) if found["digits"] else ((_word(word), 0.5),)
-    unit, end = (found["coin"] or "").lower(), found.end()
-    names = []
-    for _ in range(2):
-        behind = _BEHIND.match(text, end)
-        name = behind[1].lower() if behind else ""
-        if not behind or (name not in _FACTORS and name not in _UNITS) or (name in ("a", "cent") and not word):
-            break
-        names.append(name)
-        end = behind.end()
-        if name in _UNITS and name not in _FACTORS:
-            break
-    if word in ("a", "an", "one", "half") and not (names and names[0] in _FACTORS):
+def _number(found: re.Match[str], text: str) -> Number | None:
+    """Return the number found, with its magnitude and unit; None for an article."""
+    word, coin = (found["word"] or "").lower(), (found["coin"] or "").lower()
+    behind: Any = _BEHIND.match(text, found.end())
+    magnitude, unit = ((behind[name] or "").lower() for name in ("magnitude", "unit"))
+    if word in ("a", "an", "one", "half") and not magnitude:
         return None
-    readings = tuple(_readings(values, names, unit))
-    loose, bound = 0.0, 0
-    if _ABOVE.search(before) or text[end : end + 1] == "+" or text[end : end + 8] == " or more":
-        loose, bound = 0.25, 1
-    elif _BELOW.search(before) or text[end : end + 8] == " or less":
-        loose, bound = 0.25, -1
-    elif _ABOUT.search(before):
-        loose = _roundness(values[0][0])
-    if found["tens"] and values[0][0] % 10 == 0:
-        loose, bound = 9.5 / values[0][0] if values[0][0] else 0.0, 1
+    values = _plain(found["digits"]) if found["digits"] else (_whole(sum(_WORDS[part] for part in re.split("[- ]", word))),)
+    # What stands behind a number may be a magnitude, a unit, or either: "5m".
+    factors = {coin or unit: _FACTORS.get(magnitude, 1.0)}
+    if magnitude in _UNITS and not coin:
+        factors[magnitude] = 1.0
+    before, plain = text[max(0, found.start() - 24) : found.start()].rstrip(), values[0][0]
     sign = -1 if before.endswith("minus") or _MINUS.fullmatch(text[max(0, found.start() - 2) : found.start()]) else 1
-    readings = tuple(r._replace(value=-r.value, own=-r.own) for r in readings) if sign < 0 else readings
-    demanded = word not in _LOOSE or bool(names and names[0] in _FACTORS and word not in ("a", "an"))
-    shown = text[found.start() : end].strip()
-    return Number(shown, readings, values[0][0], bound, loose, demanded), end
+    readings = tuple(
+        Reading(kind, own * scale + offset, own, half * factor, scale, place > 0)
+        for place, (value, half) in enumerate(values)
+        for name, factor in factors.items()
+        for own, (kind, scale, offset) in [(sign * value * factor, _UNITS.get(name, ("", 1.0, 0.0)))]
+    )
+    is_above = _ABOVE.search(before) or _OR_MORE.match(text, behind.end())
+    bound = 1 if is_above else -1 if _BELOW.search(before) or _OR_LESS.match(text, behind.end()) else 0
+    loose = 0.25 if bound else _roundness(plain) if _ABOUT.search(before) else 0.0
+    if found["tens"] and plain and plain % 10 == 0:
+        bound, loose = 1, 9.5 / plain
+    demanded = word not in _LOOSE or (magnitude != "" and word not in ("a", "an"))
+    return Number(text[found.start() : behind.end()].strip(), readings, plain, bound, loose, demanded)
 
 
 def _roundness(value: float) -> float:
@@ -367,40 +334,21 @@ def _roundness(value: float) -> float:
     return min(0.1, 0.5 / int(digits or 1))
 
 
-def _word(word: str) -> float:
-    tens, _, ones = word.replace(" ", "-").partition("-")
-    return _WORDS[tens] + (_WORDS[ones] if ones else 0.0) if word != "half" else 0.5
+def _whole(value: float) -> tuple[float, float]:
+    """Return a whole number and half of its last digit's worth; small ones are seldom rounded."""
+    return value, min(0.5, 0.05 * value)
 
 
 def _plain(digits: str) -> tuple[tuple[float, float], ...]:
     """Return the ways to read digits with separators: value and half of the last digit's worth."""
     digits = re.sub(r"[ \u202f'’]", "", digits)
-    separators = re.findall("[.,]", digits)
-    if len(set(separators)) == 2:
-        digits = digits.replace(separators[0], "").replace(",", ".")
-        separators = ["."]
-    if not separators:
-        return ((float(digits), 0.5),)
-    tail = len(digits) - 1 - max(digits.rfind("."), digits.rfind(","))
-    grouped = (float(re.sub("[.,]", "", digits)), 0.5)
-    if len(separators) > 1:
+    if "," in digits and "." in digits:
+        digits = digits.replace(min(",.", key=digits.index), "").replace(",", ".")
+    parts = re.split("[.,]", digits)
+    grouped = _whole(float("".join(parts)))
+    if len(parts) != 2:
         return (grouped,)
-    decimal = (float(digits.replace(",", ".")), 0.5 * 10.0**-tail)
-    if tail != 3:
+    decimal = (float(".".join(parts)), 0.5 * 10.0 ** -len(parts[1]))
+    if len(parts[1]) != 3:
         return (decimal,)
-    return (grouped, decimal) if digits[0] != "0" and "," in digits else (decimal, grouped)
-
-
-def _readings(values: Sequence[tuple[float, float]], names: Sequence[str], coin: str) -> Iterator[Reading]:
-    """Yield the readings: the first name behind a number may be a magnitude, a unit, or either."""
-    options = [] if names else [(1.0, coin)]
-    if names and names[0] in _FACTORS:
-        options.append((_FACTORS[names[0]], names[1] if len(names) > 1 else coin))
-    if names and names[0] in _UNITS and not coin:
-        options.append((1.0, names[0]))
-    for place, (value, half) in enumerate(values):
-        for factor, name in options or [(1.0, coin)]:
-            kind, scale, offset = _UNITS.get(name, ("", 1.0, 0.0))
-            own = value * factor
-            step = half * factor if half < 0.5 else min(half * factor, 0.05 * abs(own))
-            yield Reading(kind, own * scale + offset, own, step, scale, place > 0)
+    return (grouped, decimal) if "," in digits and digits[0] != "0" else (decimal, grouped)
