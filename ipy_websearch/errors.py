@@ -13,13 +13,11 @@
       ReplayError              a request is not on the cassette that is replayed
 
 A message is one line: what happened, with which value, and what to do. In IPython it is shown as that line, without
-a traceback, and the cell still fails, so that "Run All" stops; `%config WebSearch.full_tracebacks = True` (or
-`WebSearchError.tracebacks = True`) shows the traceback to people who work on the package.
+a traceback, and the cell still fails, so that "Run All" stops; `traceback.print_exception(sys.last_value)` shows the traceback.
 """
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -34,14 +32,10 @@ LONG_WAIT_S = 60.0
 
 
 class WebSearchError(Exception):
-    """The base of all errors of this package; catch it to catch them all. `tracebacks`: IPython shows them in full."""
-
-    tracebacks = False
+    """The base of all errors of this package; catch it to catch them all."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows in place of a traceback."""
-        if WebSearchError.tracebacks:
-            return [line.rstrip("\n") for line in traceback.format_exception(self)]
         return [f"{type(self).__name__}: {self}"]
 
 

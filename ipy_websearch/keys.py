@@ -1,8 +1,8 @@
 """API keys and addresses of services: where they come from, and how keys stay out of every output.
 
 A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
-directory (mode 0600), the system keyring where the `keyring` package is installed. It is stripped and checked when it is
-read, because HTTP libraries print a key with a line break in full in their error text.
+directory (mode 0600), the system keyring where the `keyring` package is installed (asked once a process). It is stripped and
+checked when it is read, because HTTP libraries print a key with a line break in full in their error text.
 
 A malformed key or an unreadable file is an error for whoever needs that key, each time, and for nobody else. Redaction
 (`secrets`) never raises, and covers malformed values too.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -145,10 +145,6 @@ class Keys:
         spec = self.spec(name)
         self._session[spec.variable] = _clean(value, spec)
 
-    def unset(self, name: str) -> None:
-        """Remove a key that was set for this session; files and environment stay as they are."""
-        self._session.pop(self.spec(name).variable, None)
-
     def save(self, name: str, value: str) -> Path:
         """Write a key to its file in the settings directory, readable by the owner alone; return the path.
 
@@ -205,7 +201,7 @@ class Keys:
         yield ".env", self._from_env_file(spec)
         yield "file", _text_of(self._file(spec))
         if self._keyring:
-            yield "keyring", _from_keyring(spec.variable, int(time.monotonic()))
+            yield "keyring", _from_keyring(spec.variable)
 
     def _written(self, spec: KeySpec) -> tuple[str, str]:
         """Return the first value, as it is written, and its place; two empty texts when there is none."""
@@ -276,9 +272,9 @@ def _forms(value: str) -> tuple[str, ...]:
     return key, value.strip(), value, " ".join(key.encode("utf-8", "ignore").decode().split())
 
 
-@lru_cache(maxsize=64)
-def _from_keyring(variable: str, second: int) -> str:
-    """Return the key from the system keyring, asked once a second at most; "" for no package, back end or entry."""
+@cache
+def _from_keyring(variable: str) -> str:
+    """Return the key from the system keyring, "" for no package, back end or entry."""
     try:
         import keyring
 

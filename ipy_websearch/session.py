@@ -24,13 +24,13 @@ from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys, KeySpec
+from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
 from ipy_websearch.money.ledger import Ledger, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, options_of
-from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
+from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Money, Page, Panels, SearchResults
@@ -71,6 +71,7 @@ class Session:
         self.keys = Keys(settings_dir(), self.folder / ".env")
         self.panels = Panels()
         self.answers: list[Answer] = []
+        self.last_step_shown: tuple[Answer | None, int] = (None, 0)  # of `%trace --step`
         self.recording: Recording | None = None
         self.download: Any = None  # gets a page's bytes in place of `http.download.download`
         self.id = uuid.uuid4().hex[:12]
@@ -169,29 +170,6 @@ class Session:
         own_server = os.environ.get("ANTHROPIC_BASE_URL") and not self.claude.platform.server_tools
         return bool(key or own_server) or self.settings.platform not in ("", "anthropic")
 
-    async def check_key(self, spec: KeySpec) -> str:
-        """Try a key that has just been set, the model's on its free list of models, a provider's on one search, which is booked
-        like any other; return in words whether it works, or why that is unknown.
-
-        Raises:
-            ModelError, ProviderError: the service refused the key.
-        """
-        if self.replayed_from:
-            return f"it was not tried, since {self.replayed_from} is being replayed"
-        provider = next((info.name for info in PROVIDERS.values() if spec.variable in info.keys), None)
-        try:
-            if spec.variable == "ANTHROPIC_API_KEY":
-                await self.claude.check()
-                return "it works"
-            if provider is None:
-                return "it was not tried"
-            found = await self.search("python", provider=provider, count=1, fresh=True)
-        except WebSearchError as exc:  # of a second key that is missing, too
-            if getattr(exc, "status", None) in (400, 401, 403, 422):
-                raise
-            return f"it could not be tried: {exc}"
-        return f"it works (tried with one search, {'free' if found.cost_usd == 0 else 'booked in %cost'})"
-
     # --- searching and reading --------------------------------------------------------------------------------------
 
     def search_request(self, query: str, **options: Any) -> SearchRequest:
@@ -282,12 +260,11 @@ class Session:
         """Forget the conversation; the ledger and the panels stay."""
         self.answers.clear()
 
-    def export_trace(self, path: str | Path, *, answer: Answer | None = None, contents: bool = False) -> Path:
+    def export_trace(self, path: str | Path, *, answer: Answer | None = None) -> Path:
         """Write the steps of an answer (None: the last one) as OpenTelemetry spans into a JSON file, which collectors and trace
         viewers read, and return its path; a file of that name is replaced.
 
-        The spans have the names, times, tokens and costs of model requests and tool calls; with `contents` also questions,
-        answers, arguments, and the texts of results and pages. Keys are never in it.
+        The spans have the names, times, tokens and costs of model requests and tool calls, and no texts but errors'.
 
         Raises:
             ConfigError: there is no answer yet, or the file cannot be written.
@@ -296,7 +273,7 @@ class Session:
 
         if not (chosen := answer or next(reversed(self.answers), None)):
             raise ConfigError("there is no answer to export yet; ask first, with %ask or Session.ask")
-        trace = trace_of(chosen, session=self.id, platform=self.claude.platform.name, contents=contents)
+        trace = trace_of(chosen, session=self.id, platform=self.claude.platform.name)
         target = self.folder / path
         try:
             target.write_text(self.redact(json.dumps(trace, indent=1, ensure_ascii=False)), encoding="utf-8", errors="replace")

@@ -14,10 +14,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode, observe
+from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode
 from traitlets.config import Configurable
 
-from ipy_websearch.errors import ConfigError, WebSearchError
+from ipy_websearch.errors import ConfigError
 
 ASK_MODEL = "claude-sonnet-5-5"
 ENRICH_MODEL = "claude-haiku-5-5"
@@ -79,17 +79,12 @@ class WebSearch(Configurable):
     check = Enum(CHECKS, "mark", help="Compare answers with their sources: off, mark, or repair.").tag(config=True)
     feedback = Enum((0, 1, 2), 1, help="0: results only; 1: with notices and costs; 2: every step.").tag(config=True)
     max_rows = Int(50, min=1, help="Rows of a results table that are shown.").tag(config=True)
-    full_tracebacks = Bool(False, help="Show Python tracebacks for this package's errors.").tag(config=True)
     research_root = Unicode("", help="Folder or github:owner/repo/path@ref that read_research may read.").tag(config=True)
     search_tools = Dict(help="Named providers with parameters: {'my-tavily': {'provider': 'tavily', …}}.").tag(config=True)
 
-    @observe("full_tracebacks")
-    def _on_full_tracebacks(self, change: Any) -> None:
-        WebSearchError.tracebacks = bool(change["new"])
-
 
 # What a pyproject.toml may set: how much is shown and asked for, never where anything is sent.
-PROJECT_SETTINGS = ("count", "feedback", "max_rows", "full_tracebacks", "max_searches", "max_steps", "timeout_s")
+PROJECT_SETTINGS = ("count", "feedback", "max_rows", "max_searches", "max_steps", "timeout_s")
 
 _PREFIX = "IPY_WEBSEARCH_"
 _OTHER_VARIABLES = ("home", "fetch_allow", "contact")

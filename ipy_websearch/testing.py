@@ -13,8 +13,7 @@
 Inside the block, everything that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, magics, SQL functions) finds
 one search provider with your results, your pages, and a model with your replies; without a reply, the offline model answers
 from the results. Requests are checked as the API checks them (`check_request`), tools run, limits hold, costs are booked (in
-memory, at the prices of the model named). A reply that is left over fails the block at its end. With pytest,
-`pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`. In a notebook,
+memory, at the prices of the model named). A reply that is left over fails the block at its end. In a notebook,
 `web = FakeWeb().start()` holds for all cells until `web.stop()`.
 """
 
@@ -22,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import tempfile
 import threading
 from collections import deque
@@ -293,13 +291,3 @@ def _session(web: FakeWeb, folder: Path) -> Session:
     )
     router.fake = Target(_INFO.name, _INFO, {}, FakeProvider(web))
     return session
-
-
-if "pytest" in sys.modules:
-    import pytest
-
-    @pytest.fixture
-    def fake_web() -> Iterator[FakeWeb]:
-        """A fake web for one test; a reply that is left over fails the test."""
-        with FakeWeb() as web:
-            yield web

@@ -9,9 +9,6 @@ from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 
-# The answer whose steps are shown one at a time, and the number of the step shown last.
-_walk: tuple[Any, int] = (None, 0)
-
 
 @magic("line", names=True)
 @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")
@@ -34,7 +31,6 @@ def trace(call: Call) -> Any:
         %trace --widget
         %trace --otel trace.json
     """
-    global _walk
     session, options = call.session, call.options
     if not session.answers:
         print("There are no steps to show yet; ask first, with %ask or %%ask.")
@@ -55,11 +51,12 @@ def trace(call: Call) -> Any:
         return call.keep(trace_widget(shown, number or 1))
     if "step" not in options:
         return call.keep(trace_frame(shown, number))
-    number = number or (_walk[1] if _walk[0] is answer else 0) + 1
+    last_answer, last_number = session.last_step_shown
+    number = number or (last_number if last_answer is answer else 0) + 1
     if number > steps:
         print(f"Step {steps} was the last; %trace --step 1 begins anew.")
         return None
-    _walk = (answer, number)
+    session.last_step_shown = (answer, number)
     note = "%trace --step shows the next step" if number < steps else "this is the last step"
     return call.keep(trace_frame(shown, number, note=note))
 

@@ -100,9 +100,6 @@ def _status(call: Call) -> str | None:
 def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) -> str:
     import getpass
 
-    from ipy_websearch import background
-    from ipy_websearch.errors import ModelError, ProviderError
-
     keys = call.session.keys
     spec = keys.spec(name)
     if forget:
@@ -119,13 +116,8 @@ def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) 
             f"environment variable {spec.variable} before the notebook runs, or write {spec.variable}=… to .env beside it."
         )
     keys.set(spec.variable, value)
-    try:
-        outcome = background.run(lambda: call.session.check_key(spec))
-    except (ModelError, ProviderError):  # the service refused it
-        keys.unset(spec.variable)
-        raise
     where = f" and saved in {keys.save(spec.variable, value)}" if save else ""
-    return f"{spec.variable} is set for this session{where}: {outcome}."
+    return f"{spec.variable} is set for this session{where}."
 
 
 def _index(call: Call, *folders: str, remove: bool = False) -> str:

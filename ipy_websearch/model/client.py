@@ -322,15 +322,6 @@ class ModelClient:
         """
         return [event async for events in self.events(body, streamed=False) for event in events]
 
-    async def check(self) -> None:
-        """Ask for the list of models, which is free, to see whether the key is taken.
-
-        Raises:
-            ModelError: the API refused, or could not be reached.
-        """
-        with self.opened() as client:
-            await client.models.list(limit=1)
-
     @contextmanager
     def opened(self) -> Iterator[anthropic.AsyncAnthropic]:
         """Give the SDK's client for the key and address that are set now.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +18,6 @@ from ipy_websearch import api, sql
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
 from ipy_websearch.testing import FakeWeb, check_request
-from tests.fakes.notebook import subprocess_environment
 
 ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
 
@@ -157,24 +154,3 @@ def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.Mo
         with pytest.raises(MissingKeyError):
             ipy_websearch.ask("x?", tools="brave_search")
     assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests
-
-
-TESTS_OF_A_USER = """
-import ipy_websearch
-
-def test_mine(fake_web):
-    fake_web.add_results("moons", ("https://moons.example/", "Moons", "Mars has two moons."))
-    assert ipy_websearch.search("moons of Mars")[0].title == "Moons"
-
-def test_network(fake_web):
-    assert not len(ipy_websearch.search("moons of Mars"))
-"""
-
-
-def test_pytest_gets_a_fixture(tmp_path: Path) -> None:
-    """`pytest_plugins` in a conftest.py is all it takes; each test has a web of its own."""
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["ipy_websearch.testing"]\n')
-    (tmp_path / "test_mine.py").write_text(TESTS_OF_A_USER)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env=subprocess_environment(), capture_output=True, text=True, timeout=120)
-    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -197,17 +197,11 @@ def test_a_trace_has_a_span_for_the_question_each_request_and_each_call(asked: S
     assert called["gen_ai.tool.call.id"] and called["ipy_websearch.cost_usd"] == pytest.approx(0.005)
 
 
-def test_texts_are_in_a_trace_only_when_asked_for_and_keys_never(
-    asked: Session, messages_api: Any, brave_api: Any, tmp_path: Path
-) -> None:
-    assert "ruby" not in asked.export_trace(tmp_path / "trace.json").read_text("utf-8").lower()
+def test_no_text_and_no_key_is_in_a_trace(asked: Session, messages_api: Any, brave_api: Any, tmp_path: Path) -> None:
     messages_api.reply(text(f"Your key is {brave_api.key}."))
     asyncio.run(asked.ask("What is my key?"))
-    _, _, call, second = spans(asked.export_trace(tmp_path / "trace.json", answer=asked.answers[0], contents=True))
-    assert json.loads(call["attributes"]["gen_ai.tool.call.arguments"]) == {"query": "ruby author"}
-    (last,) = json.loads(second["attributes"]["gen_ai.output.messages"])
-    assert last["parts"][0] == {"type": "text", "content": "Matz wrote Ruby."} and last["finish_reason"] == "end_turn"
-    newest = asked.export_trace(tmp_path / "trace.json", contents=True).read_text("utf-8")
-    assert brave_api.key not in newest and "Your key is [key]" in newest
+    for n, answer in enumerate(asked.answers):
+        written = asked.export_trace(tmp_path / f"{n}.json", answer=answer).read_text("utf-8").lower()
+        assert "ruby" not in written and "key" not in written.replace('"key":', "")
     with pytest.raises(ConfigError, match="cannot be written"):
         asked.export_trace(tmp_path / "none" / "trace.json")
