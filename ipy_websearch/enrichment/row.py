@@ -20,7 +20,7 @@ from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, c
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
-from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
+from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
 from ipy_websearch.loop.offer import SCHEMAS, call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient, forces_tools
 from ipy_websearch.model.requests import (
@@ -245,7 +245,7 @@ class RowConfig:
     max_tokens: int = 0
 
 
-class Row:
+class Row(Face):
     """One row under way; `ask` it once, then `outcome` says what became of it, also when `ask` was cancelled."""
 
     def __init__(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
-from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
+from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
 from ipy_websearch.model.client import Platform, forces_tools
 from ipy_websearch.model.requests import (
@@ -52,7 +52,7 @@ _lock = threading.RLock()  # calls of several threads and event loops are booked
 
 
 @dataclass(slots=True)
-class InterceptedCall:
+class InterceptedCall(Face):
     """A call of the caller's under way. Iterate over `events` once; `close` books what was left over, and may be called again.
 
     `body` is the caller's request, `tools` its web tools; `begin` gives the tools that run for them, and the history as the
@@ -75,7 +75,6 @@ class InterceptedCall:
     _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
-    _ids: set[str] = field(init=False)
     _outbox: list[Event] = field(default_factory=list)
     _replies: int = 0
     _refusals: int = 0
@@ -89,7 +88,6 @@ class InterceptedCall:
 
     def begin(self, messages: list[Message], tools: Mapping[str, Tool], context: ToolContext, limits: Limits) -> None:
         """Make the loop, over a history and with the tools that run."""
-        self._ids = {str(b["id"]) for m in messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         runner = CallRunner(tools, context, Panels(), self.booking.budget, Meter(limits), self.render)
         # A first request is the SDK's to send again.
         self.loop = Loop(self, self._sent, runner, messages, retries=0)
@@ -178,18 +176,14 @@ class InterceptedCall:
         return before != self.loop.messages
 
     def _under_our_name(self, event: Event) -> Event:
-        """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
-        servers give every call the same one, or count anew in each reply."""
+        """Return an event with calls of our tools by our names: models remember others."""
         block = event.get("content_block")
         if event.get("type") != "content_block_start" or not isinstance(block, Mapping) or block.get("type") != "tool_use":
             return event
-        name, call_id = str(block.get("name")), str(block.get("id"))
-        while call_id in self._ids:
-            call_id += "_"
-        self._ids.add(call_id)
+        name = str(block.get("name"))
         kind = self._kinds.get(name)
         ours = kind is not None and OUR_NAMES[kind] in self.loop.runner.tools
-        return {**event, "content_block": {**block, "id": call_id, "name": OUR_NAMES[kind] if kind and ours else name}}
+        return {**event, "content_block": {**block, "name": OUR_NAMES[kind] if kind and ours else name}}
 
     # --- what the loop asks (see `core.Face`) -------------------------------------------------------------------------
 

@@ -1,15 +1,22 @@
 """Answers a question: prepared from its options and the session's settings, asked in the tool loop, run as a stream of events.
 
-One run of `%%ask` is one `AnswerLoop` (the face of the loop that talks to people) in one `AskRun` (what its reader holds). The
-history is legal after every way of ending, interrupts included. With `--check repair` the model is asked once to mend the
-sentences that its sources do not support; the first answer stays until the new one is there and better.
+One run of `%%ask` is one `AnswerLoop` (the face of the loop that talks to people) in one `AskRun` (what its reader holds). What
+happens to a question is a step of that one loop:
+
+    asked      the question, with tools; then the calls, their results, and the next request
+    reading    the question anew, with what a search for it found and without tools: the model calls none (`retrieve_first`)
+    nudged     asked once more for words, or for the table that is wanted, since the reply has none
+    final      a limit was reached: the model writes its answer from what it has
+    mending    asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stays
+               until the new one is there and better
+
+The history is legal after every way of ending, interrupts included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import queue
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -19,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch import background
 from ipy_websearch.citations.book import AnswerText, CitationBook
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
-from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
+from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
     NO_TABLE,
@@ -68,7 +75,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
-from ipy_websearch.money.prices import add_money, model_cost, own_prices
+from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -77,6 +84,7 @@ from ipy_websearch.results import (
     Event,
     Finished,
     LimitName,
+    LimitReached,
     Limits,
     ModelRequested,
     Money,
@@ -87,7 +95,6 @@ from ipy_websearch.results import (
     Rewritten,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
@@ -99,9 +106,6 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 KEPT_ANSWERS = 50
-
-# How often a turn that the API paused is resumed; each pause already stands for ten searches of its own.
-MAX_PAUSES = 5
 
 # The share of a model's context window that an earlier conversation may take.
 HISTORY_SHARE = 0.6
@@ -126,10 +130,12 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings = session.settings
     client, model = _model_to_ask(session, asked.model, sends)
-    provider, fallback = session.provider_to_ask(asked.provider)
+    provider, notices = session.provider_to_ask(asked.provider)
     history, forgotten = _history(session.answers, model) if asked.follow else ([], [])
     table = parse_columns(asked.columns) if asked.columns is not None else None
     effort = asked.effort if thinking_fields(model, asked.effort) else None
+    unable = [f"{model} takes no effort; it answers as usual"] if asked.effort and not effort else []
+    asked = replace(asked, effort=effort, check=asked.check or settings.check)
 
     limits = asked.limits(settings)
     thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
@@ -155,7 +161,6 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     budget.server_searches = server_searches(offer.server_tools)
 
     marked = bool(offer.names) and not client.platform_for(model).search_results
-    unable = f"{model} takes no effort; it answers as usual" if asked.effort and not effort else ""
     loop = AnswerLoop(
         client,
         model,
@@ -166,12 +171,10 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
         budget,
         session.panels,
         columns=table,
-        effort=effort,
         max_tokens=settings.max_tokens,
-        check=asked.check or settings.check,
         retrieve_first=settings.retrieve_first,
         history=history,
-        notices=[*filter(None, [unable]), *fallback, *offer.notices, *forgotten],
+        notices=[*unable, *notices, *offer.notices, *forgotten],
     )
     if asked.follow:
         loop.follow(session.answers[-1])
@@ -217,13 +220,26 @@ def estimated(asked: AnswerLoop) -> Estimate:
 # --- the question ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class AnswerLoop:
-    """One question under way. Await `answer()` once; `partial()` gives the answer as far as it is.
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What stands while the model is asked to mend an answer: the history and the limit before that, and the claims."""
 
-    `system` are the instructions, at their end the user's own; `history` is a legal list of earlier messages, `columns` the
-    table that is wanted in place of prose (None: prose). `_reading` says that the question comes with its results and without
-    tools, `_unsearched` that it has to.
+    messages: list[Message]
+    reached: LimitName | None
+    claims: Sequence[Claim]
+
+    @property
+    def faulty(self) -> list[Claim]:
+        """The sentences that their sources do not support."""
+        return [claim for claim in self.claims if claim.verdict == "unsupported"]
+
+
+@dataclass(slots=True)
+class AnswerLoop(Face):
+    """One question under way. Await `converse()` once; `partial()` gives the answer as far as it is.
+
+    `asked` are the options as they were settled, `system` the instructions, at their end the user's own; `history` is a legal
+    list of earlier messages, `columns` the table that is wanted in place of prose (None: prose).
     """
 
     client: ModelClient
@@ -235,9 +251,7 @@ class AnswerLoop:
     budget: RunBudget
     panels: Panels
     columns: Mapping[str, type] | None
-    effort: str | None
     max_tokens: int
-    check: str
     retrieve_first: str
     history: Sequence[Message]
     notices: list[str]
@@ -245,22 +259,20 @@ class AnswerLoop:
     text: AnswerText = field(init=False)
     rows: tuple[dict[str, Any], ...] | None = None
     stop_reason: str | None = None
-    _own_panels: list[Panel] = field(default_factory=list)
-    _emit: Callable[[Event], object] = repr
-    _search: Call | None = None
     _platform: Platform = field(init=False)
+    _search: Call | None = field(init=False)  # the search with the question, None without a tool for it
+    _emit: Callable[[Event], object] = repr
+    _own_panels: list[Panel] = field(default_factory=list)
     _container: Mapping[str, Any] | None = None
-    _pauses: int = 0
-    _asked_again: bool = False
     _reading: bool = False
-    _unsearched: bool = False
+    _nudged: bool = False
+    _mending: Mending | None = None
 
     def __post_init__(self) -> None:
         self._platform = self.client.platform_for(self.model)
-        self.text = AnswerText(
-            CitationBook(native=bool(self.offer.server_tools)), None if self._platform.search_results else []
-        )
-        self.text.book.know_history(self.history)
+        book = CitationBook(native=bool(self.offer.server_tools))
+        book.know_history(self.history)
+        self.text = AnswerText(book, None if self._platform.search_results else [])
         tools = {tool.name: tool for tool in self.offer.tools}
         self._search = search_call(tools, self.asked.question) if self.limits.max_searches else None
         if self.columns:
@@ -280,60 +292,24 @@ class AnswerLoop:
         if not (whole and earlier and same_frame(self.request(final=False), earlier[-1])):
             self.loop.messages = [*without_thinking(self.history), self.loop.messages[-1]]
 
-    async def answer(self, emit: Callable[[Event], object]) -> Answer:
-        """Return the answer to the question; `emit` gets each event as it happens.
+    async def converse(self, emit: Callable[[Event], object]) -> None:
+        """Ask the question until it is answered; `emit` gets each event as it happens.
 
         Raises:
-            ModelError: the API refused or broke; `partial` holds the text that was already there. What was used is in the
-                `ModelResponded` events.
+            ModelError: the API refused or broke. What was used is in the `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
         self._emit = emit
-        refused = bool(self.loop.runner.tools) and self.client.lacks(self.model, "tools")
-        searched_first = {"always": self._search is not None, "auto": refused, "never": False}
-        self._unsearched = searched_first[self.retrieve_first]
-        if not self._unsearched:
-            await self._converse()
-        if self._unsearched:
-            await self._retrieve()
-            await self._converse()
-        if self.loop.meter.steps == 0:
+        async with aclosing(self.loop.run(self._first())) as signals:
+            async for signal in signals:
+                self.tell(signal)
+        meter = self.loop.meter
+        if meter.steps == 0:
             raise BudgetExceededError(self.budget.refusal)
-        await self._repair()
+        if self._mending:
+            self._let_stand(meter.explain("budget"))
         if self.columns and self.rows is None:
-            self._tell(Notice(NO_TABLE))
-        return self.partial(self.loop.meter.reached)
-
-    async def _converse(self) -> None:
-        """Run the loop until it is done, or until it is known that the question must be searched for first."""
-        try:
-            async with aclosing(self.loop.run()) as signals:
-                async for signal in signals:
-                    self._tell(signal)
-        except ModelError as exc:
-            if self._reading or self.retrieve_first == "never" or not refuses_tools(exc):
-                exc.partial = self.partial(self.loop.meter.reached) if self.text else None
-                raise
-            self.client.note_lack(self.model, "tools")
-            self._unsearched = True
-
-    async def _retrieve(self) -> None:
-        """Search with the question and put what is found into its message; text that was shown before is void."""
-        began, answered, call = self.loop.meter.steps > 0, bool(self.loop.reply.text), self._search
-        self._reading, self.loop.shown = True, False
-        if began:
-            self.text.retract()
-            self._tell(Retracted())
-        found: list[dict[str, Any]] = []
-        if call and (answered or self.retrieve_first == "always" or needs_search(self.asked.question)):
-            if began:
-                self._tell(Notice(RETRIEVED))
-            self._tell(ToolStarted(call.id, call.name, call.input))
-            async for event in self.loop.runner.run([call]):
-                self._tell(event)
-            found = self.loop.runner.blocks[call.id]["content"]
-        asked = {"role": "user", "content": [*found, *user_message(self.asked.question)["content"]]}
-        self.loop.messages = [*without_thinking(self.history), asked]
+            self.tell(Notice(NO_TABLE))
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
@@ -354,13 +330,13 @@ class AnswerLoop:
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
-            messages=tuple(ended_by(loop.messages, text)),
+            messages=tuple(ended_by(self._mending.messages if self._mending else loop.messages, text)),
             notices=tuple(dict.fromkeys(self.notices)),
             rows=self.rows,
             columns=with_source(columns) if columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
-            checked=self._claims() if self.check != "off" else (),
+            checked=self._claims() if self.asked.check != "off" else (),
         )
 
     def _claims(self) -> tuple[Claim, ...]:
@@ -369,6 +345,12 @@ class AnswerLoop:
         return tuple(claim for claim in claims if claim.numbers or not self.client.offline)
 
     # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
+
+    def _first(self) -> Next:
+        """Return the first step: the question, or the search for it."""
+        lacks = bool(self.loop.runner.tools) and self.client.lacks(self.model, "tools")
+        reads = {"always": self._search is not None, "auto": lacks, "never": False}
+        return self._read() if reads[self.retrieve_first] else Then.AGAIN
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
@@ -386,48 +368,54 @@ class AnswerLoop:
             max_tokens=self.max_tokens,
             platform=self._platform,
             tool_choice=last if final and tools and last else None,
-            effort=self.effort,
+            effort=self.asked.effort,
         )
         return {**body, "container": self._container["id"]} if self._container else body
 
-    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
+    def take(self, reply: Reply, *, final: bool) -> Next:
         """Decide by the reply's calls and its stop reason."""
-        meter, calls = self.loop.meter, Call.of(reply)
-        first = self.retrieve_first == "auto" and self._search and meter.steps == 1 and not (final or self._reading)
-        if first and answers_unsearched(reply, self.model, self.asked.question):
-            self._unsearched = True
-            return Then.DONE
+        if self._mending:
+            return self._mended(reply, self._mending)
+        if self._is_unsearched(reply, final):
+            return self._read()
         self._keep_reply(reply)
+        meter, calls, reason = self.loop.meter, [] if self._reading else Call.of(reply), reply.stop_reason
         if not reply.complete:
             if meter.reached != "timeout":
-                self._tell(Notice("the model's answer broke off; this is what had arrived"))
+                self.tell(Notice("the model's answer broke off; this is what had arrived"))
             return Then.DONE
-        ended = reply.stop_reason in ("refusal", "model_context_window_exceeded")
-        if calls and not ended and (not final or any(call.name == TABLE_TOOL for call in calls)):
+        tabled = any(call.name == TABLE_TOOL for call in calls)
+        if calls and reason not in ("refusal", "model_context_window_exceeded") and (tabled or not final):
             return calls
-        if reply.stop_reason == "pause_turn" and not final:
-            self._pauses += 1
-            if self._pauses <= MAX_PAUSES and meter.steps < self.limits.max_steps:
+        if reason == "pause_turn" and not final:
+            if meter.steps < self.limits.max_steps:
                 return Then.AGAIN  # the paused turn goes back as it is
             meter.reach("max_steps")
-            self.loop.final = True
             return self._nudge(FINAL_NUDGE)
         if note := stop_note(reply):
-            self._tell(Notice(note))
-        ended = reply.stop_reason in ("end_turn", "tool_use")
-        untabled = ended and bool(self.columns) and not self._reading and self.rows is None
-        begun = len(self.loop.messages) > len(self.history) + 1
-        wordless = begun and not reply.text.strip() and (ended or reply.stop_reason == "pause_turn")
-        if self._asked_again or not (untabled or wordless):
-            return Then.DONE
-        self._asked_again = True
-        self.loop.final = self.loop.final or untabled
-        return self._nudge(TABLE_NUDGE if self.columns else FINAL_NUDGE)
+            self.tell(Notice(note))
+        untabled = bool(self.columns) and not self._reading and self.rows is None and reason != "pause_turn"
+        wordless = not reply.text.strip()
+        if reason in ("end_turn", "tool_use", "pause_turn") and (untabled or wordless) and not self._nudged:
+            self._nudged = True
+            return self._nudge(TABLE_NUDGE if self.columns else FINAL_NUDGE, final=final or untabled)
+        return self._mend() if reason == "end_turn" else Then.DONE
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Put the results into one user message."""
+        """Put the results into one user message; those of the search for the question, in front of it."""
+        if self._reading:
+            return self._ask_with(runner.blocks[calls[0].id]["content"])
         self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
+
+    def failed(self, error: WebSearchError) -> Next:
+        """Ask without tools where a server takes none; a first answer stands when it could not be mended."""
+        if self._mending:
+            return self._let_stand(str(error))
+        if self._reading or self.retrieve_first == "never" or not refuses_tools(error):
+            raise error
+        self.client.note_lack(self.model, "tools")
+        return self._read()
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         """Return a call's result, which may be cited from now on; where the API gives no citations, passages get the numbers,
@@ -450,67 +438,89 @@ class AnswerLoop:
             turn = {**turn, "content": [*messages.pop()["content"], *turn["content"]]}
         messages += [turn] if turn else []
 
-    def _nudge(self, text: str) -> Then:
+    def _nudge(self, text: str, *, final: bool = True) -> Then:
         """Ask once more, for the table that was wanted or for words."""
+        self.loop.final = final
         history = closed(self.loop.messages)
         ends_with_user = history[-1]["role"] == "user"
         self.loop.messages = with_nudge(history, text) if ends_with_user else [*history, user_message(text)]
         return Then.AGAIN
 
-    # --- mending an answer -------------------------------------------------------------------------------------------
+    # --- reading: the question with what a search for it found -------------------------------------------------------
 
-    async def _repair(self) -> None:
-        """Have unsupported sentences mended by one more request; the first answer stays unless the new one is better."""
-        wanted = self.check == "repair" and not self.columns and not self.client.offline
-        claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
-        faulty = [claim for claim in claims if claim.verdict == "unsupported"]
-        if not faulty:
-            return
-        first, reached, problem = self.loop.messages, self.loop.meter.reached, "interrupted"
-        try:
-            problem = await self._mend(faulty, claims)
-        except WebSearchError as exc:
-            problem = str(exc)
-        finally:
-            self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
-            self.loop.messages = first if problem else self.loop.messages
-        sentences = plural(len(faulty), "sentence without support", "sentences without support")
-        if problem:
-            self._tell(Notice(f"{sentences} could not be mended, and the first answer stands: {problem}"))
-            return
-        self._tell(Notice(f"the model was asked to mend {sentences}, and wrote this answer anew"))
-        self._tell(Rewritten(str(self.text), self.text.book.citations))
+    def _is_unsearched(self, reply: Reply, final: bool) -> bool:
+        """Say whether a first reply is that of a model which should have searched, and seems not to know how."""
+        if self.retrieve_first != "auto" or self._search is None or self.loop.meter.steps > 1 or final or self._reading:
+            return False
+        return answers_unsearched(reply, self.model, self.asked.question)
 
-    async def _mend(self, faulty: Sequence[Claim], claims: Sequence[Claim]) -> str:
-        """Take a new answer in place of the first, unseen; return why that failed ("": it did not)."""
+    def _read(self) -> Next:
+        """Begin anew without tools; return the search for the question, where it needs one. Text that was shown is void."""
+        began, answered = self.loop.meter.steps > 0, bool(self.loop.reply.text)
+        self._reading, self.loop.shown = True, False
+        if began:
+            self.text.retract()
+            self.tell(Retracted())
+        needed = answered or self.retrieve_first == "always" or needs_search(self.asked.question)
+        if self._search is None or not needed:
+            return self._ask_with([])
+        if began:
+            self.tell(Notice(RETRIEVED))
+        self.tell(ToolStarted(self._search.id, self._search.name, self._search.input))
+        return [self._search]
+
+    def _ask_with(self, found: Sequence[Mapping[str, Any]]) -> Then:
+        """Ask the question behind what was found for it."""
+        content = [*found, *user_message(self.asked.question)["content"]]
+        self.loop.messages = [*without_thinking(self.history), {"role": "user", "content": content}]
+        return Then.AGAIN
+
+    # --- mending: a new answer for sentences without support ---------------------------------------------------------
+
+    def _mend(self) -> Then:
+        """Return what follows on a whole answer: the request to mend it, if that is wanted and there is something to mend."""
         loop, meter = self.loop, self.loop.meter
+        wanted = self.asked.check == "repair" and not self.columns and not self.client.offline
+        mending = Mending(loop.messages, meter.reached, self._claims() if wanted else ())
+        if not mending.faulty:
+            return Then.DONE
+        self._mending = mending
         if not meter.seconds_left or meter.steps >= self.limits.max_steps:
-            return meter.explain("max_steps" if meter.seconds_left else "timeout")
-        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
+            return self._let_stand(meter.explain("max_steps" if meter.seconds_left else "timeout"))
+        loop.messages = [*loop.messages, user_message(repair_nudge(mending.faulty))]
         loop.final, loop.retries = True, 0
-        if (body := loop.granted()) is None:
-            return meter.explain("budget")
-        async with aclosing(loop.exchange(body)) as signals:
-            async for signal in signals:
-                if not isinstance(signal, list):
-                    self._tell(signal)
-        turn = assistant_message(loop.reply.content)
-        if turn is None or loop.reply.stop_reason != "end_turn":
-            return f"the model's new answer ended with {loop.reply.stop_reason}"
-        text = AnswerText(CitationBook(like=self.text.book), self.text.given)
-        for block in loop.reply.content:
+        return Then.AGAIN
+
+    def _mended(self, reply: Reply, mending: Mending) -> Then:
+        """Take a new answer in place of the first, if it is whole and better."""
+        text, turn = AnswerText(CitationBook(like=self.text.book), self.text.given), assistant_message(reply.content)
+        for block in reply.content:
             text.write(str(block.get("text") or ""))
             text.cite(block)
-        if not is_better(text.book.claims(str(text)), claims):
-            return "the new answer was no better"
-        self.text = text
-        loop.messages.append(turn)
-        return ""
+        if turn is None or reply.stop_reason != "end_turn":
+            return self._let_stand(f"the model's new answer ended with {reply.stop_reason}")
+        if not is_better(text.book.claims(str(text)), mending.claims):
+            return self._let_stand("the new answer was no better")
+        self.text, self._mending, self.loop.meter.reached = text, None, mending.reached
+        self.loop.messages = [*self.loop.messages, turn]
+        self.tell(Notice(f"the model was asked to mend {_faults(mending)}, and wrote this answer anew"))
+        self.tell(Rewritten(str(text), text.book.citations))
+        return Then.DONE
+
+    def _let_stand(self, problem: str) -> Then:
+        """Leave the first answer as it was; the limit that stopped the mending is none of the answer's."""
+        assert self._mending is not None
+        self.loop.messages, self.loop.meter.reached = self._mending.messages, self._mending.reached
+        self.tell(Notice(f"{_faults(self._mending)} could not be mended, and the first answer stands: {problem}"))
+        self._mending = None
+        return Then.DONE
 
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def _tell(self, signal: Event | list[RawEvent]) -> None:
+    def tell(self, signal: Event | list[RawEvent]) -> None:
         """Emit an event, or what a reader sees of the raw events of a reply; remember what the answer will list."""
+        if self._mending and isinstance(signal, list | LimitReached):
+            return
         match signal:
             case list():
                 self._show(signal)
@@ -533,7 +543,7 @@ class AnswerLoop:
             elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index") or 0))):
                 self._write(pieces)
                 for shown in self._ended(block):
-                    self._tell(shown)
+                    self.tell(shown)
         self._write(pieces)
 
     def _write(self, pieces: list[str]) -> None:
@@ -542,7 +552,7 @@ class AnswerLoop:
         self.loop.shown = self.loop.shown or bool(shown)
         pieces.clear()
         for event in shown:
-            self._tell(event)
+            self.tell(event)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
         """Return what a reader sees when a block has ended; the result of a tool that the API ran gets a panel."""
@@ -590,6 +600,10 @@ def repair_nudge(faulty: Sequence[Claim]) -> str:
     return REPAIR_NUDGE.format(sentences="\n".join(lines))
 
 
+def _faults(mending: Mending) -> str:
+    return plural(len(mending.faulty), "sentence without support", "sentences without support")
+
+
 def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
     """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
     faulty = [claim for claim in old if claim.verdict == "unsupported"]
@@ -627,26 +641,46 @@ class AskRun:
             self.booking.take(event)
             emit(event)
 
-        if "genai_prices" not in sys.modules:  # the first look takes 0.1 s: while the model thinks, not on the event loop
-            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
+        meter = self.loop.loop.meter
         try:
             await self.loop.client.prepare()
-            answer = await self.loop.answer(take)
-            kept = self._keep(answer)
-            for line in kept.notices[len(answer.notices) :]:
-                emit(Notice(line))
-            emit(Finished(kept))
-            return kept
+            await self.loop.converse(take)
+            answer = self._keep(meter.reached)
+            emit(Finished(answer))
+            return answer
         except ModelError as exc:
-            if exc.partial is not None:
-                exc.partial = self._keep(exc.partial)
+            exc.partial = self._keep(meter.reached) if self.loop.text else None
             raise
         except asyncio.CancelledError:
-            self._interrupted()
+            self._keep("interrupted")
             raise
         finally:
             if self.answer is None:
                 self._close_booking()
+
+    def _keep(self, limit: LimitName | None) -> Answer:
+        """Take the answer so far into the conversation, with its steps, its cost, and what the ledger has to say."""
+        if self.answer is None:
+            spent = self._close_booking()
+            for line in self.booking.ledger.news():
+                self.loop.tell(Notice(line))
+            self.answer = replace(
+                self.loop.partial(limit),
+                cost_usd=self.booking.cost_usd,
+                session_cost_usd=spent,
+                replayed_from=self.booking.replayed_from,
+                trace=tuple(self.booking.steps),
+            )
+            self._session.answers.append(self.answer)
+            del self._session.answers[:-KEPT_ANSWERS]
+        return self.answer
+
+    def _close_booking(self) -> Money:
+        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
+        has spent with this question."""
+        self.booking.close(self.loop.loop.cut_off())
+        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
+        return self._session.spent_usd
 
     # --- events for another thread or event loop --------------------------------------------------------------------
 
@@ -684,7 +718,7 @@ class AskRun:
         if not self._left and self._task is not None:
             self._left = True
             if not self._task.cancel():  # it takes longer than a second to end
-                self._interrupted()
+                self._keep("interrupted")
         return self.answer
 
     async def aclose(self) -> None:
@@ -719,35 +753,6 @@ class AskRun:
         if isinstance(item, BaseException):
             raise item
         return item
-
-    # --- booking ----------------------------------------------------------------------------------------------------
-
-    def _interrupted(self) -> None:
-        """Book what a cut-off request has used and keep the answer so far, with `limit` "interrupted"."""
-        if self.answer is None:
-            self._keep(self.loop.partial("interrupted"))
-
-    def _keep(self, answer: Answer) -> Answer:
-        """Take the answer into the conversation, with its steps, all that was spent on it, and what the ledger has to say."""
-        spent = self._close_booking()
-        self.answer = replace(
-            answer,
-            cost_usd=self.booking.cost_usd,
-            session_cost_usd=spent,
-            replayed_from=self.booking.replayed_from,
-            trace=tuple(self.booking.steps),
-            notices=(*answer.notices, *self.booking.ledger.news()),
-        )
-        self._session.answers.append(self.answer)
-        del self._session.answers[:-KEPT_ANSWERS]
-        return self.answer
-
-    def _close_booking(self) -> Money:
-        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
-        has spent with this question."""
-        self.booking.close(self.loop.loop.cut_off())
-        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
-        return self._session.spent_usd
 
 
 class _Events:

@@ -8,7 +8,8 @@ What differs stands in a `Face`: how a request is built, what becomes of a reply
 - the same call runs once in an answer; a repeated one is told where its results stand, unless it failed: then it counts again;
 - money is granted before each request, with enough kept back for a final one; where it does not reach, the request becomes the
   final one, and then loses its newest results;
-- a request is sent again only while nothing of its reply was shown; what it used is told, estimated where the API is silent.
+- a request is sent again only while nothing of its reply was shown; what it used is told, estimated where the API is silent;
+- no two calls of a conversation have the same id: small servers give every call the same one, or count anew in each reply.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
-from ipy_websearch.model.requests import Message, counted, estimate_tokens, without_newest_results, written_tokens
+from ipy_websearch.model.requests import Message, content_of, counted, estimate_tokens, without_newest_results, written_tokens
 from ipy_websearch.model.stream import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.money.budget import RunBudget
@@ -148,13 +149,13 @@ class CallRunner:
     _first_ids: dict[Any, str] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
 
-    async def run(self, calls: Sequence[Call], *, refused: LimitName | None = None) -> AsyncGenerator[Event, None]:
-        """Run the calls and yield an event as each one ends; where a limit has `refused` them, they get an error that names it.
+    async def run(self, calls: Sequence[Call]) -> AsyncGenerator[Event, None]:
+        """Run the calls and yield an event as each one ends; those beyond a limit get an error that names it.
 
         On cancellation the calls under way are cancelled too, and nothing is left running.
         """
         self.outputs, self.blocks = {}, {}
-        tasks = [asyncio.create_task(self._run(call, refused)) for call in calls]
+        tasks = [asyncio.create_task(self._run(call)) for call in calls]
         try:
             for ended in asyncio.as_completed(tasks):
                 for event in self._end(*await ended):
@@ -164,10 +165,10 @@ class CallRunner:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, call: Call, refused: LimitName | None) -> tuple[Call, ToolOutput, float]:
+    async def _run(self, call: Call) -> tuple[Call, ToolOutput, float]:
         """Return a call with its output and the seconds that it took."""
         began = time.perf_counter()
-        begun = self._limited(refused) if refused else self._begin(call)
+        begun = self._begin(call)
         output = begun if isinstance(begun, ToolOutput) else await self._output(*begun)
         return call, output, time.perf_counter() - began
 
@@ -176,6 +177,8 @@ class CallRunner:
         from pydantic import ValidationError
 
         tool = self.tools.get(call.name)
+        if self.meter.steps >= self.meter.limits.max_steps and not (tool and tool.concludes):
+            return self._limited("max_steps")
         if tool is None:
             return _error(f"There is no tool called {call.name!r}. Available: {', '.join(self.tools)}.")
         if call.malformed:
@@ -255,7 +258,7 @@ class CallRunner:
             content=self.blocks[call.id],
             log=output.log,
         )
-        return [*self.meter.news(), *map(Notice, new), finished]
+        return [*map(Notice, new), finished]
 
 
 def _error(text: str, code: str = "unavailable") -> ToolOutput:
@@ -269,10 +272,14 @@ Send = Callable[[Mapping[str, Any]], AsyncIterator[list[RawEvent]]]
 
 
 class Then(Enum):
-    """What follows on a reply."""
+    """What follows, where no calls are to be run."""
 
     DONE = "done"
     AGAIN = "send the next request"
+
+
+# The loop's next step: the calls to run, the next request, or the end.
+Next = Sequence[Call] | Then
 
 
 class Face(Protocol):
@@ -281,11 +288,15 @@ class Face(Protocol):
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the body of the next request; after a `final` one no more calls are run."""
 
-    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
-        """Take a finished or broken reply into the messages; return the calls to run, or what follows."""
+    def take(self, reply: Reply, *, final: bool) -> Next:
+        """Take a finished or broken reply into the messages; return what follows."""
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Take what the calls gave into the messages."""
+        """Take what the calls gave into the messages; return what follows."""
+
+    def failed(self, error: WebSearchError) -> Next:
+        """Return what follows on a request that was refused or broke off; raise the error where nothing does."""
+        raise error
 
 
 @dataclass(slots=True)
@@ -312,30 +323,36 @@ class Loop:
     sent: bool = True
     _body: Mapping[str, Any] | None = None  # of the request under way
     _began: float = 0.0
+    _ids: set[str] = field(default_factory=set)  # of all calls
 
     @property
     def meter(self) -> Meter:
         """The run's counts and limits."""
         return self.runner.meter
 
-    async def run(self) -> AsyncGenerator[Event | list[RawEvent], None]:
-        """Converse until the face is done or no money is left for a request.
+    async def run(self, then: Next = Then.AGAIN) -> AsyncGenerator[Event | list[RawEvent], None]:
+        """Converse, from a first step on, until the face is done or no money is left for a request.
 
         Raises:
-            ModelError: the API refused or broke off, and sending it again is no use.
+            WebSearchError: a request was refused or broke off, and the face knows nothing else to do.
         """
-        then: Sequence[Call] | Then = Then.AGAIN
+        self._ids = {str(block.get("id")) for message in self.messages for block in content_of(message)}
         while then is not Then.DONE:
-            body = self.granted()
-            for told in self.meter.news():
-                yield told
-            if body is None:
-                return
-            async for signal in self.exchange(body):
-                yield signal
-            then = self.face.take(self.reply, final=self.final)
-            if not isinstance(then, Then):
-                async for event in self.runner.run(then, refused=self._refused(then)):
+            if isinstance(then, Then):
+                body = self._granted()
+                for told in self.meter.news():
+                    yield told
+                if body is None:
+                    return
+                try:
+                    async for signal in self._exchange(body):
+                        yield signal
+                except WebSearchError as exc:
+                    then = self.face.failed(exc)
+                else:
+                    then = self.face.take(self.reply, final=self.final)
+            else:
+                async for event in self.runner.run(then):
                     yield event
                 then = self.face.give(self.runner, then)
                 self.final = self.final or self.meter.reached is not None
@@ -346,13 +363,7 @@ class Loop:
         """Return the booking of a request that was interrupted, None when none was under way."""
         return self._responded(self._body, None) if self._body is not None and self.sent else None
 
-    def _refused(self, calls: Sequence[Call]) -> LimitName | None:
-        """Return the limit that keeps calls from being run; one that gives the answer itself runs in any case."""
-        tools = self.runner.tools
-        concludes = any(call.name in tools and tools[call.name].concludes for call in calls)
-        return "max_steps" if self.meter.steps >= self.meter.limits.max_steps and not concludes else None
-
-    def granted(self) -> Mapping[str, Any] | None:
+    def _granted(self) -> Mapping[str, Any] | None:
         """Return the next request as money allows it, None when it does not reach for any."""
         budget = self.runner.budget
         while True:
@@ -375,7 +386,7 @@ class Loop:
         self.messages = smaller
         return True
 
-    async def exchange(self, body: Mapping[str, Any]) -> AsyncGenerator[Event | list[RawEvent], None]:
+    async def _exchange(self, body: Mapping[str, Any]) -> AsyncGenerator[Event | list[RawEvent], None]:
         """Send a request that money was granted for, again where that is allowed; afterwards `reply` is as whole as it gets."""
         self.meter.steps += 1
         for failures in count(1):
@@ -413,9 +424,23 @@ class Loop:
         """Return the next raw events, None at the end of the reply."""
         async with asyncio.timeout(self.meter.seconds_left):
             events = await anext(stream, None)
-        for event in events or ():
+        if events is None:
+            return None
+        told = [self._with_own_id(event) if event.get("type") == "content_block_start" else event for event in events]
+        for event in told:
             self.reply.apply(event)
-        return events
+        return told
+
+    def _with_own_id(self, event: RawEvent) -> RawEvent:
+        """Return the event that begins a block; a call in it has an id that no other call of the conversation has."""
+        block = event.get("content_block")
+        if not isinstance(block, Mapping) or block.get("type") != "tool_use":
+            return event
+        call_id = str(block.get("id"))
+        while call_id in self._ids:
+            call_id += "_"
+        self._ids.add(call_id)
+        return {**event, "content_block": {**block, "id": call_id}}
 
     def _fatal(self, error: ModelError | None) -> ModelError | None:
         """Return the error that keeps a reply from being used; a broken one of which something was shown is used as it is."""

@@ -21,7 +21,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.errors import ConfigError, ModelError, WebSearchError
 from ipy_websearch.keys import Keys
 from ipy_websearch.loop.core import Call
 from ipy_websearch.model.client import Platform, cites
@@ -253,9 +253,9 @@ _NAME = re.compile(r"(?<=\w )[A-Z]\w+|\b(?:19|20)\d\d\b")
 _SUM = re.compile(r"\W*(?:what is|calculate|compute|how much is)?[\s\d.,+*/^()x×÷=-]+\??\s*", re.IGNORECASE)
 
 
-def refuses_tools(error: ModelError) -> bool:
+def refuses_tools(error: WebSearchError) -> bool:
     """Return whether a server says that the model, or the way it was started, takes no tools."""
-    return error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
+    return isinstance(error, ModelError) and error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
 
 
 def refuses_formats(error: ModelError) -> bool:
