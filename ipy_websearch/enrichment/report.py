@@ -107,20 +107,22 @@ class Report(dict[str, Any]):
         head = f"{', '.join(parts)}; {_cost(self['cost_usd'])}, {duration(self['seconds'])}"
         columns = self["columns"].items() if len(self["columns"]) > 1 else ()
         by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
-        lines = [head, *([f"  {by_column}"] if by_column else []), *_group_lines(self["failures"])]
-        for heading, groups in ((_FAULTS, self["faults"]), (_DOUBTS, self["doubts"])):
-            lines += [heading, *_group_lines(groups)] if groups else []
+        lines = [head, *([f"  {by_column}"] if by_column else [])]
+        for heading, groups in (("", self["failures"]), (_FAULTS, self["faults"]), (_DOUBTS, self["doubts"])):
+            lines += [heading] if heading and groups else []
+            lines += [f"  {line}" for line in group_lines(groups)]
         return [*lines, *self["warnings"]]
 
 
 Group = dict[str, Any]
 
 
-def _group_lines(groups: Sequence[Group]) -> list[str]:
+def group_lines(groups: Sequence[Group]) -> list[str]:
+    """Return the first of the groups as lines, each with its rows and example."""
     more = len(groups) - _SHOWN
     examples = [f" (such as {group['example']})" if group["example"] else "" for group in groups]
-    lines = [f"  {g['rows']:,} x {g['message']}{e}" for g, e in zip(groups[:_SHOWN], examples, strict=False)]
-    return [*lines, *([f"  … and {more} other messages"] if more > 0 else [])]
+    lines = [f"{g['rows']:,} x {g['message']}{e}" for g, e in zip(groups[:_SHOWN], examples, strict=False)]
+    return [*lines, *([f"… and {more} other messages"] if more > 0 else [])]
 
 
 def grouped(messages: Iterable[tuple[str, int, str]]) -> list[Group]:

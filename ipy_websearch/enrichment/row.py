@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any
 
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, cells_of, fill
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
@@ -33,12 +33,12 @@ from ipy_websearch.model.requests import (
 )
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_transient
 from ipy_websearch.money.budget import Booking
-from ipy_websearch.money.ledger import Status
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, stood_in
 from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
+from ipy_websearch.results import Event as ToldEvent
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import PageReading, web_search_tool
 
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
@@ -202,23 +202,25 @@ def max_tokens(columns: Sequence[Column]) -> int:
     return _TOKENS + _TOKENS_A_COLUMN * len(columns)
 
 
+_USELESS = {
+    "refusal": "the model declined to answer",
+    "max_tokens": "the model's record was cut off at max_tokens; ask for fewer columns at a time",
+    "model_context_window_exceeded": "the model's context window is full; ask for fewer columns at a time",
+}
+
+
 def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> None:
     """Raise `RowError` for a reply that its stop reason makes useless."""
-    match reason:
-        case "refusal":
-            category = (details or {}).get("category")
-            raise RowError(f"the model declined to answer{f' ({category})' if category else ''}")
-        case "max_tokens":
-            raise RowError("the model's record was cut off at max_tokens; ask for fewer columns at a time")
-        case "model_context_window_exceeded":
-            raise RowError("the model's context window is full; ask for fewer columns at a time")
+    if reason in _USELESS:
+        category = (details or {}).get("category")
+        raise RowError(f"{_USELESS[reason]}{f' ({category})' if category else ''}")
 
 
 # --- the row -------------------------------------------------------------------------------------------------------------
 
 
-# What a model or its server may turn out not to take.
-Lack = Literal["tools", "output_config"]
+class Lacks(Exception):
+    """The model turned out to lack "tools" or "output_config": the row is asked again without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,11 @@ class RowConfig:
 
 
 class Row(Face):
-    """One row under way; `ask` it once, then `outcome` says what became of it, also when `ask` was cancelled."""
+    """One row under way; `ask` it once, then `outcome` says what became of it, also when `ask` was cancelled.
+
+    A model that calls no tools reads what a search with the row found, and writes its record as JSON, in a format that is asked
+    for where the server knows it.
+    """
 
     def __init__(
         self,
@@ -264,8 +270,7 @@ class Row(Face):
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
         self._unsearched = ""  # why the newest search did not run
-        # What is different with a model that calls no tools: it reads, and may take a format. Any model is reminded once.
-        self._reading = self._calls_nothing = self._formatted = self._nudged = False
+        self._reading = self._formatted = self._nudged = False
         self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
         meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
         rendered = partial(tool_result, platform=config.client.platform_for(config.model))
@@ -294,40 +299,49 @@ class Row(Face):
     async def _converse(self) -> None:
         """Ask with tools; where the model calls none, with what a search found."""
         client, model, mode = self._config.client, self._config.model, self._config.retrieve_first
-        if mode == "always" or (mode == "auto" and client.lacks(model, "tools")):
-            await self._retrieve()
-        while (lack := await self._exchange()) is not None:
-            client.note_lack(model, lack)
-            if lack == "tools":
+        while True:
+            if not self._reading and (mode == "always" or (mode == "auto" and client.lacks(model, "tools"))):
                 await self._retrieve()
+            try:
+                return await self._exchange()
+            except Lacks as lack:
+                client.note_lack(model, lack.args[0])
 
-    async def _exchange(self) -> Lack | None:
-        """Run the loop to its end; return what the model turned out to lack, and the row is to be asked without."""
+    async def _exchange(self) -> None:
+        """Run the loop to its end."""
         try:
             async with aclosing(self.loop.run()) as signals:
                 async for signal in signals:
                     if not isinstance(signal, list):
-                        self._booking.take(signal)
-                        self.outcome.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
+                        self._book(signal)
         except ModelError as exc:
             if self._formatted and refuses_formats(exc):
-                return "output_config"
-            if self._reading or self._config.retrieve_first == "never" or not refuses_tools(exc):
-                raise
-            return "tools"
-        return "tools" if self._calls_nothing and not self._reading else None
+                raise Lacks("output_config") from exc
+            if not self._reading and self._config.retrieve_first != "never" and refuses_tools(exc):
+                raise Lacks("tools") from exc
+            raise
+
+    def _book(self, event: ToldEvent) -> None:
+        self._booking.take(event)
+        self.outcome.seconds += event.seconds if isinstance(event, ToolFinished) else 0.0
 
     async def _retrieve(self) -> None:
-        """Search for the row and put what is found behind it; the record is then asked for as JSON."""
+        """Search for the row and put what is found behind it."""
         self._reading = self.loop.final = True
         text, call = self._text(), search_call(self._tools, self._query())
         if call is not None:
-            async for event in self.loop.runner.run([call]):
-                self._booking.take(event)
-            output = self.loop.runner.outputs[call.id]
-            self._searched([call], needed=True)
+            output = await self._run(call)
+            self._searched([call])
+            if self._unsearched:
+                raise RowError(f"the search failed: {self._unsearched}")
             text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
         self.loop.messages = [user_message(text)]
+
+    async def _run(self, call: Call) -> ToolOutput:
+        """Return what a call of ours gave."""
+        async for event in self.loop.runner.run([call]):
+            self._book(event)
+        return self.loop.runner.outputs[call.id]
 
     # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
 
@@ -341,13 +355,17 @@ class Row(Face):
             return fill(self._columns[0].template, self._values)
         return " ".join([*filter(None, self._values.values()), *(column.name for column in self._columns)])
 
-    def _answered(self, reply: Reply) -> bool:
+    def _answered(self, reply: Reply, *, final: bool) -> bool:
         """Take the record, if the reply has one: a call, or a JSON object of a model that reads."""
-        record: Any = next((call.input for call in Call.of(reply) if call.name == RECORD), None)
-        if record is None and self._reading:
-            record = json_record(reply.text)
-            if record is None or not any(column.key in record for column in self._columns):
-                return False
+        check_stop_reason(reply.stop_reason, reply.stop_details)
+        if self._reading:
+            record: Any = json_record(reply.text)
+            if record is not None and not any(column.key in record for column in self._columns):
+                record = None
+        else:
+            record = next((call.input for call in Call.of(reply) if call.name == RECORD), None)
+            if record is None and self._config.retrieve_first == "auto" and call_free(reply, self._config.model):
+                raise Lacks("tools")
         if record is None:
             return False
         if self._unsearched and not self._evidence.searched:
@@ -355,13 +373,13 @@ class Row(Face):
         self.outcome.fill(cells_of(record, self._columns, self._evidence))
         return True
 
-    def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
-        """Remember what was found. A row whose search failed has failed; without a search that is `needed` it has too."""
+    def _searched(self, calls: Sequence[Call]) -> None:
+        """Remember what was found. A row whose search failed has failed."""
         outputs = [self.loop.runner.outputs[call.id] for call in calls]
         failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
         self._unsearched = failed[0] if failed else ""
-        if self._failure is not None or (failed and needed):
-            raise RowError(f"the search failed: {str(self._failure or failed[0]).removeprefix('the search failed: ')}")
+        if self._failure is not None:
+            raise RowError(f"the search failed: {str(self._failure).removeprefix('the search failed: ')}")
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
@@ -386,14 +404,9 @@ class Row(Face):
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take the record if there is one; else return the calls, or remind the model once."""
-        check_stop_reason(reply.stop_reason, reply.stop_details)
-        if self._answered(reply):
+        if self._answered(reply, final=final):
             return Then.DONE
-        calls, config = Call.of(reply), self._config
-        if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
-            self._calls_nothing = True
-            return Then.DONE
-        turn = assistant_message(reply.content)
+        calls, turn = Call.of(reply), assistant_message(reply.content)
         self.loop.messages += [turn] if turn else []
         if calls and not final:
             return calls
@@ -461,25 +474,12 @@ class SearchRow(Row):
     """A row that is one search: its one cell is the `SearchResults`. No model is asked."""
 
     async def _converse(self) -> None:
-        config, booking = self._config, self._booking
-        assert config.searches is not None
-        charges = config.searches.charges
-        status: Status = "interrupted"
-        if charges and not booking.budget.grant_call("search", charges):
-            return
-        try:
-            results = await config.searches.search(replace(config.defaults, query=self._query()), fresh=config.fresh)
-            charges, status = results.charges, "ok"
-        except WebSearchError as exc:
-            charges, status = getattr(exc, "charges", ()), "error"
-            if isinstance(exc, ConfigError):  # this query cannot be asked, those of other rows can
-                raise RowError(str(exc)) from exc
-            raise
-        finally:
-            booking.charges(charges, status=status, id="search")
-        self._noted(results)
-        self.outcome.fill([Cell(results)])
-        self.outcome.provider = ""  # the cache keeps results
+        output = await self._run(Call("search", "web_search", {"query": self._query()}))
+        if output.results is not None:
+            self.outcome.fill([Cell(output.results)])
+            self.outcome.provider = ""  # the cache keeps results
+        elif self.loop.meter.reached != "budget":
+            raise self._failure or RowError(output.summary)
 
 
 def overload_s(error: Exception) -> float | None:

@@ -14,13 +14,11 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import math
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -36,14 +34,14 @@ from typing import Any, Literal
 from ipy_websearch import api, background
 from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.report import Outcome, grouped
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
+from ipy_websearch.enrichment.report import Outcome, group_lines, grouped
+from ipy_websearch.enrichment.row import Lacks, Row, RowConfig, Searches, check_stop_reason
 from ipy_websearch.enrichment.run import Enrichment, Provider, Rows, model_to_ask, searches_of, searching
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
-from ipy_websearch.loop.core import Call, Then
+from ipy_websearch.loop.core import Call
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.client import model_id
-from ipy_websearch.model.requests import assistant_message, build_request
+from ipy_websearch.model.requests import build_request
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
@@ -65,18 +63,14 @@ KEYLESS = ("wikipedia", "local")
 
 Kind = Literal["ask_ai", "web_search"]
 ARGUMENTS: dict[Kind, tuple[str, ...]] = {"ask_ai": ("context", "question"), "web_search": ("query",)}
-USAGES: dict[Kind, str] = {
-    "ask_ai": "a context and a question: {}(ticker, 'What does it make?')",
-    "web_search": "a query: {}('moons of Mars')",
-}
 RESULTS_TYPE = (
     "STRUCT(title VARCHAR, url VARCHAR, description VARCHAR, published_date TIMESTAMP, extra_snippets VARCHAR[], "
     "score DOUBLE, provider VARCHAR)[]"
 )
 
 TICK_S = 0.1
-# Seconds for which a program's line is refused after Ctrl-C: DuckDB runs a stopped query again at once.
-STOPPED_S = 5.0
+# Seconds for which a program's queries are refused after Ctrl-C: DuckDB runs a stopped query again at once.
+STOPPED_S = 1.0
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
 # The arguments of one call as text, and whether no kept answer may be given.
@@ -96,9 +90,8 @@ _SEARCH = "Use web_search when the answer may have changed or you are not sure o
 _NO_SEARCH = "There is no search here: answer from what you know, and say what may have changed since."
 
 
-_SHOWN_REASONS, _SHOWN_CHARS = 5, 60
-_NOT_THE_USER = (__package__.partition(".")[0], "duckdb", "IPython", "ipykernel")
-# The cell or line whose query was stopped, and until when it is refused.
+_SHOWN_CHARS = 60
+# The cell whose query was stopped (None: a program's), and until when it is refused.
 _stopped: tuple[object, float] = (None, 0.0)
 _wakeup: tuple[socket.socket, socket.socket] | None = None
 _pressed = 0
@@ -122,24 +115,22 @@ class AnswerRow(Row):
             tool_choice={"type": "none"} if final and tools else None,
         )
 
-    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
-        """Take the answer, or return the calls; one that was cut off is an answer too."""
-        config, calls, turn = self._config, Call.of(reply), assistant_message(reply.content)
+    def _answered(self, reply: Reply, *, final: bool) -> bool:
+        """Take the answer, unless the reply is a call; one that was cut off is an answer too."""
+        config, text = self._config, reply.text.strip()
         if reply.stop_reason == "refusal":
             check_stop_reason(reply.stop_reason, reply.stop_details)
-        if calls and turn is not None and not final:
-            self.loop.messages.append(turn)
-            return calls
+        if Call.of(reply) and not final:
+            return False
         may_search = bool(self._tools) and not self._reading and not final and config.retrieve_first == "auto"
         if may_search and answers_unsearched(reply, config.model, self._query()):
-            self._calls_nothing = True
-            return Then.DONE
-        if not reply.text.strip():
+            raise Lacks("tools")
+        if not text:
             late = self.loop.meter.reached == "timeout"
             raise RowError("the answer took too long" if late else "the model wrote no answer")
-        self.outcome.fill([Cell(reply.text.strip())])
+        self.outcome.fill([Cell(text)])
         self.outcome.provider = "" if self.outcome.notices else self.outcome.provider  # with a warning it is not kept
-        return Then.DONE
+        return True
 
     def _text(self) -> str:
         context, question = self._values["context"], self._values["question"]
@@ -148,7 +139,7 @@ class AnswerRow(Row):
     def _query(self) -> str:
         return f"{self._values['context']} {self._values['question']}".strip()
 
-    def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
+    def _searched(self, calls: Sequence[Call]) -> None:
         self._failure = None
         for output in self.loop.runner.outputs.values():
             if output.is_error and "max_searches" not in output.summary:
@@ -182,8 +173,8 @@ def _value(outcome: Outcome) -> Any:
 # --- registering --------------------------------------------------------------------------------------------------------
 
 _ID = "ipy_websearch_id"
-_registered: dict[str, tuple[Functions, list[dict[str, Any]]]] = {}
 # DuckDB forgets a function with the connection that registered it, and goes on calling it for others: they are kept here.
+_registered: dict[str, tuple[Functions, list[dict[str, Any]]]] = {}
 
 
 def register(
@@ -241,38 +232,38 @@ def register(
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
     shared: dict[str, Any] = {"concurrency": concurrency, "budget_usd": budget_usd, "resume": bool(resume)}
     given = EnrichOptions(None, {}, model=model, provider=provider, **shared)
-    functions = _known(con, prefix) or _create(con, Functions(prefix))
+    functions = _registered_with(con, prefix) or _create(con, prefix)
     functions.given, functions.on_error, functions.id = given, on_error, uuid.uuid4().hex[:12]
-    listen_for_interrupts()
+    _listen()
 
 
-def _known(con: Any, prefix: str) -> Functions | None:
+def _registered_with(con: Any, prefix: str) -> Functions | None:
     """Return what was registered with this database before, from whichever of its connections."""
     import duckdb
 
     try:
-        found = con.cursor().execute(f"SELECT {prefix}{_ID}()").fetchall()
+        ((number,),) = con.cursor().execute(f"SELECT {prefix}{_ID}()").fetchall()
     except duckdb.Error:
         return None
-    return _registered[found[0][0]][0] if found[0][0] in _registered else None
+    return _registered[number][0] if number in _registered else None
 
 
-def _create(con: Any, functions: Functions) -> Functions:
+def _create(con: Any, prefix: str) -> Functions:
     import duckdb
 
-    number = uuid.uuid4().hex
-    own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
-    definitions, made = [*functions.definitions(), own], list[str]()
-    for definition in definitions:
-        name = f"{functions.prefix}{definition['name']}"
-        try:
-            con.create_function(**{**definition, "name": name})
-            made.append(name)
-        except duckdb.Error as exc:
-            for other in made:  # they would be in the way of the next attempt
-                con.remove_function(other)
-            taken = "; choose another prefix" if "already" in str(exc) else ""
-            raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
+    functions, number, made = Functions(prefix), uuid.uuid4().hex, list[str]()
+    own = {"name": f"{prefix}{_ID}", "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
+    definitions = [*functions.definitions(), own]
+    try:
+        for definition in definitions:
+            con.create_function(**definition)
+            made.append(definition["name"])
+    except duckdb.Error as exc:
+        for name in made:  # they would be in the way of the next attempt
+            con.remove_function(name)
+        taken = "; choose another prefix" if "already" in str(exc) else ""
+        name = definitions[len(made)]["name"]
+        raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
     _registered[number] = (functions, definitions)
     return functions
 
@@ -299,37 +290,35 @@ class Functions:
         # Without listed parameters a function takes values of any type and an optional last argument.
         chunked: dict[str, Any] = {"type": "arrow", "null_handling": "special", "side_effects": False, "parameters": None}
         keys: dict[str, Any] = {"side_effects": True, "parameters": ["VARCHAR"], "return_type": "VARCHAR"}
-        return [
+        definitions = [
             {"name": "ask_ai", "function": lambda *c: self.values("ask_ai", c), "return_type": "VARCHAR", **chunked},
             {"name": "web_search", "function": lambda *c: self.values("web_search", c), "return_type": RESULTS_TYPE, **chunked},
             {"name": "set_api_key", "function": lambda key: _set_key("ANTHROPIC_API_KEY", key), **keys},
             {"name": "set_brave_api_key", "function": lambda key: _set_key("BRAVE_API_KEY", key), **keys},
         ]
+        return [{**definition, "name": f"{self.prefix}{definition['name']}"} for definition in definitions]
 
     def values(self, kind: Kind, columns: Sequence[Any]) -> Any:
         """Return the value of each row, null for a row without; failures become a warning, or an error."""
         import pyarrow as pa
 
         name, presses, outcomes = f"{self.prefix}{kind}", _presses(), dict[Arguments, Outcome]()
-        calls = _calls(columns, len(ARGUMENTS[kind]))
-        if calls is None:
-            raise TypeError(f"{name} takes {USAGES[kind].format(name)}; fresh := true may follow")
+        calls = _calls(name, kind, columns)
         for fresh in (False, True):
             if distinct := list(dict.fromkeys(call for call in calls if call is not None and call[1] is fresh)):
                 with self.lock:
                     run = self._run(kind, [call[0] for call in distinct], fresh or not self.given.resume)
                     _interrupted_by(presses, run)
                 outcomes |= zip(distinct, run.outcomes, strict=True)
-        failed = {call: outcome.error for call, outcome in outcomes.items() if outcome.status != "ok"}
-        if failed and self.on_error == "raise":
-            call, error = next(iter(failed.items()))
-            raise WebSearchError(f"{name}{_shown(call)}: {error}")
+        for call, outcome in outcomes.items():
+            if outcome.status != "ok" and self.on_error == "raise":
+                raise WebSearchError(f"{name}{_shown(call)}: {outcome.error}")
         _warn(name, outcomes)
         found = [_value(outcomes[call]) if call is not None else None for call in calls]
-        texts, more = dict.fromkeys(("title", "url", "description"), pa.string()), pa.list_(pa.string())
-        struct = {**texts, "published_date": pa.timestamp("us"), "extra_snippets": more, "score": pa.float64()}
-        hits = pa.list_(pa.struct([*struct.items(), ("provider", pa.string())]))
-        return pa.array(found, pa.string() if kind == "ask_ai" else hits)
+        texts = dict.fromkeys(("title", "url", "description"), pa.string())
+        facts = {"published_date": pa.timestamp("us"), "extra_snippets": pa.list_(pa.string()), "score": pa.float64()}
+        hit = pa.struct([*texts.items(), *facts.items(), ("provider", pa.string())])
+        return pa.array(found, pa.string() if kind == "ask_ai" else pa.list_(hit))
 
     def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool) -> Enrichment:
         """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
@@ -390,13 +379,16 @@ def _set_key(variable: str, key: str) -> str:
     return f"{variable} is set for this session."
 
 
-def _calls(columns: Sequence[Any], texts: int) -> list[Arguments | None] | None:
-    """Return the calls of a chunk's rows, None where a value is NULL; None for a wrong number or kind of arguments."""
-    lists = [column.to_pylist() for column in columns]
-    fresh = lists[texts] if len(lists) == texts + 1 else []
-    if not 0 <= len(lists) - texts <= 1 or not all(value is None or isinstance(value, bool) for value in fresh):
-        return None
-    flags = fresh or [False] * len(lists[0])
+def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> list[Arguments | None]:
+    """Return the calls of a chunk's rows, None where a value is NULL.
+
+    Raises:
+        TypeError: these are too few arguments, too many, or of a wrong kind.
+    """
+    texts, lists = len(ARGUMENTS[kind]), [column.to_pylist() for column in columns]
+    flags = lists[texts] if len(lists) > texts else [False] * len(lists[0])
+    if len(lists) not in (texts, texts + 1) or not all(flag is None or isinstance(flag, bool) for flag in flags):
+        raise TypeError(f"{name} takes ({', '.join(ARGUMENTS[kind])}); fresh := true may follow")
     pairs = zip(zip(*lists[:texts], strict=True), flags, strict=True)
     return [None if None in values else (tuple(map(_text, values)), bool(flag)) for values, flag in pairs]
 
@@ -410,19 +402,12 @@ def _text(value: Any) -> str:
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
     """Warn once of all rows that failed or have a note, equal reasons together with an example of their inputs."""
     failed = sum(outcome.status != "ok" for outcome in outcomes.values())
-    told = [
-        (f"{outcome.error}{' (these have values)' if outcome.status == 'ok' else ''}", 1, _shown(call))
-        for call, outcome in outcomes.items()
-        if outcome.error
-    ]
-    if told:
+    words = {True: " (these have values)", False: ""}
+    if told := [(f"{o.error}{words[o.status == 'ok']}", 1, _shown(call)) for call, o in outcomes.items() if o.error]:
         head = f"{failed} of {len(outcomes)} inputs failed and are NULL" if failed else "please check"
-        lines = [f"{function}: {head}"]
-        for group in grouped(told)[:_SHOWN_REASONS]:
-            more = f" and {group['rows'] - 1:,} more" if group["rows"] > 1 else ""
-            lines.append(f"{group['message']}, for {group['example']}{more}")
         # Without a registry, so that the same failure is told again when it happens again.
-        warnings.warn_explicit("; ".join(lines), UserWarning, "ipy_websearch.sql", 1)
+        said = "; ".join([f"{function}: {head}", *group_lines(grouped(told))])
+        warnings.warn_explicit(said, UserWarning, "ipy_websearch.sql", 1)
 
 
 def _shown(call: Arguments) -> str:
@@ -440,8 +425,7 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
     """
     global _stopped
     cell = _cell()
-    place = cell or _line()
-    if _presses() > before or (_stopped[0] == place and time.monotonic() < _stopped[1]):
+    if _presses() > before or (_stopped[0] == cell and time.monotonic() < _stopped[1]):
         raise KeyboardInterrupt(STOPPED)
     task = background.Task(run.run)
     try:
@@ -452,7 +436,7 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
             task.future.result()
     except KeyboardInterrupt:
         # Before anything else: the signal's own exception may still come, and end this block.
-        _stopped = place, math.inf if cell else time.monotonic() + STOPPED_S
+        _stopped = cell, time.monotonic() + (STOPPED_S if cell is None else math.inf)
         task.cancel()
         raise KeyboardInterrupt(STOPPED) from None
 
@@ -467,42 +451,28 @@ def _cell() -> object:
     return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
 
 
-def _line() -> object:
-    """Return what tells the user's line in the main thread that waits for the query from any other."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
-        frame = frame.f_back
-    return frame and (id(frame), frame.f_lasti)
-
-
-def listen_for_interrupts() -> None:
+def _listen() -> None:
     """Forget what was stopped before, and have Python write a byte for each signal, which any thread can read.
 
-    Only the main thread can do the second; from another one it is left out.
-
-    Somebody else's wakeup descriptor (an event loop's) is left alone: then only the main thread hears of Ctrl-C.
+    Only the main thread can do the second. Somebody else's wakeup descriptor (an event loop's) is left alone: then only the
+    main thread hears of Ctrl-C.
     """
     global _wakeup, _stopped
     _stopped = (None, 0.0)
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if _wakeup is None:
-        _wakeup = socket.socketpair()
-        for end in _wakeup:
-            end.setblocking(False)
-            atexit.register(end.close)
-    ours = _wakeup[1].fileno()
-    before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-    if before not in (-1, ours):
-        signal.set_wakeup_fd(before)
+    if threading.current_thread() is threading.main_thread():
+        if _wakeup is None:
+            _wakeup = socket.socketpair()
+            for end in _wakeup:
+                end.setblocking(False)
+        ours = _wakeup[1].fileno()
+        before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        if before not in (-1, ours):
+            signal.set_wakeup_fd(before)
 
 
 def _presses() -> int:
     """Return how many times Ctrl-C was pressed so far."""
     global _pressed
-    try:
-        if _wakeup is not None:
-            _pressed += _wakeup[0].recv(4096).count(signal.SIGINT)
-    except BlockingIOError:
-        pass
+    with suppress(BlockingIOError):
+        _pressed += _wakeup[0].recv(4096).count(signal.SIGINT) if _wakeup is not None else 0
     return _pressed

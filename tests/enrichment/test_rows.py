@@ -207,4 +207,4 @@ def test_df_web_search_gives_each_row_its_best_result(brave_api: Any) -> None:
     assert sorted(brave_api.queries) == ["A CEO", "B CEO"]
     assert out.search_url[:3].notna().all() and out.search_provider[0] == "brave" and "missing" in out.search_error[3]
     out = companies("A", "Acme").web.search("{company}", provider="brave", progress=False)
-    assert "too short" in out.search_error[0] and pd.notna(out.search_url[1]) and len(ipy_websearch.cost()) == 3
+    assert "at least 2 characters" in out.search_error[0] and pd.notna(out.search_url[1]) and len(ipy_websearch.cost()) == 3
