@@ -12,7 +12,7 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,34 +86,28 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         raise RuntimeError("a blocking function was called by work in the background; await the session's coroutine there")
     task = Task(function)
     try:
-        return result(task.future)
+        while not wait([task.future], POLL_S).done:
+            pass
+        return task.future.result()
     except KeyboardInterrupt:
         task.cancel()
         raise
 
 
-def result(future: Future[T]) -> T:
-    """Wait for a future and return its result."""
-    while not wait([future], POLL_S).done:
-        pass
-    return future.result()
-
-
 async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function on the loop and return its result, from a task of any event loop; cancelling reaches it."""
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:  # it is trio's
-        running = None
-    if running is not None and running is _loop:
+    if threading.current_thread() is _runner:
         return await function()
     task = Task(function)
+    waiting: Awaitable[T]
     try:
-        if running is not None:
-            return await asyncio.wrap_future(task.future)
+        waiting = asyncio.wrap_future(task.future, loop=asyncio.get_running_loop())
+    except RuntimeError:  # the event loop is trio's
         from anyio import to_thread
 
-        return await to_thread.run_sync(partial(result, task.future), abandon_on_cancel=True)
+        waiting = to_thread.run_sync(task.future.result, abandon_on_cancel=True)
+    try:
+        return await waiting
     finally:
         task.cancel()
 

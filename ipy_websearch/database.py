@@ -147,14 +147,11 @@ class Database:
         return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
 
     def _fails_its_check(self) -> bool:
-        """Return whether SQLite's own check finds something, or a table or column of ours is missing."""
-        with closing(sqlite3.connect(":memory:")) as new:
-            self._prepare(new)
-            wanted = _columns(new)
+        """Return whether SQLite's own check finds something."""
         self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
-                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
+                return bool(file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
         except (sqlite3.Error, UnicodeDecodeError) as found:
             return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
@@ -185,11 +182,6 @@ class Database:
 
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
-
-
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
-    return set(connection.execute(select))
 
 
 def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
