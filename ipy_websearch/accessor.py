@@ -102,8 +102,7 @@ def _register(module: ModuleType) -> None:
 
 def install() -> None:
     """Register with pandas and Dask now, or at the end of their import."""
-    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport())
+    sys.meta_path.insert(0, _AfterImport())
     for name in _LIBRARIES:
         if hasattr(sys.modules.get(name), "DataFrame"):
             _register(sys.modules[name])

@@ -143,7 +143,8 @@ class Database:
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
         if code in _BROKEN or unreadable or (code in _SUSPECT and self._fails_its_check()):
-            return self._set_aside()
+            self._set_aside()
+            return True
         return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
 
     def _fails_its_check(self) -> bool:
@@ -155,23 +156,21 @@ class Database:
         except (sqlite3.Error, UnicodeDecodeError) as found:
             return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
-    def _set_aside(self) -> bool:
-        """Rename the file and its log, unless another kernel has just done so; say whether another attempt makes sense."""
+    def _set_aside(self) -> None:
+        """Rename the file and its log, unless another kernel has just done so.
+
+        Raises:
+            OSError: its folder is read-only.
+        """
         self.close()
         path = str(self.path)
         target = f"{path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
-        try:
-            if os.path.exists(path) and os.stat(path).st_ino == self._inode:
-                os.rename(path, target)
-                self._warn(
-                    f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun"
-                )
-                for ending in ("-wal", "-shm"):
-                    with suppress(FileNotFoundError):
-                        os.rename(path + ending, target + ending)
-            return True
-        except OSError as exc:
-            return self._use_memory(f"it is broken and cannot be renamed: {exc.strerror}")
+        if os.path.exists(path) and os.stat(path).st_ino == self._inode:
+            os.rename(path, target)
+            self._warn(f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun")
+            for ending in ("-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.rename(path + ending, target + ending)
 
     def _use_memory(self, reason: str) -> bool:
         """Go on in memory, where the caller does not keep its data itself; say whether that is so."""

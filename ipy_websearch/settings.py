@@ -187,8 +187,7 @@ def _project_table(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
     except OSError:
         return {}
-    bare = data.translate(None, b"\0 \t\"'")  # UTF-16 has zero bytes
-    if b"tool.ipy_websearch" not in bare and not (b"[tool]" in bare and b"ipy_websearch" in bare):
+    if b"ipy_websearch" not in data.replace(b"\0", b""):  # UTF-16 has zero bytes
         return {}  # its mistakes, if any, are not about us; importing tomllib would double the time that loading takes
     import tomllib
 

@@ -54,11 +54,11 @@ from ipy_websearch.text import fold
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
 
-__all__ = ["FakeProvider", "FakeWeb", "check_request"]
+__all__ = ["FakeWeb", "check_request"]
 
 Result = SearchResult | tuple[str, ...]
 Part = str | Mapping[str, Any]
-_INFO = ProviderInfo("fake", "the fake provider", load=f"{__name__}:FakeProvider", note="results given by a test")
+_INFO = ProviderInfo("fake", "the fake provider", load=f"{__name__}:FakeWeb")
 
 
 class FakeWeb:
@@ -68,6 +68,8 @@ class FakeWeb:
     A search costs `search_usd` US dollars and takes `search_s` seconds. `platform` is where the model seems to run, as in the
     setting of that name ("ollama": results reach it as plain text).
     """
+
+    name: ClassVar[str] = "fake"
 
     def __init__(self, *, search_usd: Decimal | float | str = 0, search_s: float = 0.0, platform: str = "anthropic") -> None:
         self.search_usd = Decimal(str(search_usd))
@@ -138,6 +140,20 @@ class FakeWeb:
         parts = parts if isinstance(parts, list | tuple) else (parts,)
         blocks = [{"type": "text", "text": part} if isinstance(part, str) else _with_places(part, request) for part in parts]
         return Reply(blocks, "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn")
+
+    @property
+    def price(self) -> tuple[Charge, ...]:
+        """What a search costs: the fake web is its own search provider."""
+        return (Charge(self.name, usd=self.search_usd),)
+
+    async def search(self, request: SearchRequest) -> SearchResults:
+        """Return the results that were added for the query, and record it."""
+        await asyncio.sleep(self.search_s)
+        self.queries.append(request.query)
+        found = next((found for words, found in self.results if words in fold(request.query)), ())
+        if isinstance(found, Exception):
+            raise found
+        return SearchResults(found[: request.count], query=request.query, provider=self.name, charges=self.price)
 
     async def download(self, url: str, **_: Any) -> Download:
         """Return the page at an address, or raise `FetchError`."""
@@ -212,36 +228,10 @@ class _Quiet(WSGIRequestHandler):
         """Write nothing."""
 
 
-class FakeProvider:
-    """The one search provider of a fake web."""
-
-    name: ClassVar[str] = "fake"
-
-    def __init__(self, web: FakeWeb) -> None:
-        self._web = web
-
-    @property
-    def price(self) -> tuple[Charge, ...]:
-        """What a search costs."""
-        return (Charge("fake", usd=self._web.search_usd),)
-
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the results that were added for the query, and record it."""
-        await asyncio.sleep(self._web.search_s)
-        self._web.queries.append(request.query)
-        found = next((found for words, found in self._web.results if words in fold(request.query)), ())
-        if isinstance(found, Exception):
-            raise found
-        return SearchResults(found[: request.count], query=request.query, provider=self.name, charges=self.price)
-
-
 class _Router(SearchRouter):
     """The real router with the fake provider alone in its chain, under every provider's name."""
 
     fake: Target
-
-    def chain(self) -> list[tuple[str, bool, str]]:
-        return [(_INFO.name, True, _INFO.note)]
 
     def _usable(self, passed_over: list[Attempt], after: str = "", local_stands_in: bool = True) -> Iterator[Target]:
         yield from [] if after else [self.fake]
@@ -289,5 +279,5 @@ def _session(web: FakeWeb, folder: Path) -> Session:
         cache_ttl_s=lambda: session.settings.cache_ttl_s,
         search_tools=lambda: session.settings.search_tools,
     )
-    router.fake = Target(_INFO.name, _INFO, {}, FakeProvider(web))
+    router.fake = Target(web.name, _INFO, {}, web)
     return session

@@ -7,7 +7,7 @@ it harmless as characters; `display` makes it harmless as HTML and Markdown.
 from __future__ import annotations
 
 import re
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 # `%load_ext` imports this module; decimal and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
@@ -113,13 +113,18 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 # Below so many seconds, a time is told in units of so many seconds, in this form.
-_TIMES = ((10, 1, ".1f", "s"), (100, 1, ".0f", "s"), (5_400, 60, ".0f", "min"), (172_800, 3_600, ".1f", "h"))
-_LONGEST = (0, 86_400, ".0f", "days")
+_TIMES = (
+    (10, 1, ".1f", "s"),
+    (100, 1, ".0f", "s"),
+    (5_400, 60, ".0f", "min"),
+    (172_800, 3_600, ".1f", "h"),
+    (inf, 86_400, ".0f", "days"),
+)
 
 
 def duration(seconds: float) -> str:
     """Return a time in its largest sensible unit: "4.2 s", "41 s", "6 min", "2.5 h", "3 days"."""
-    _, size, form, unit = next((row for row in _TIMES if seconds < row[0]), _LONGEST)
+    _, size, form, unit = next((row for row in _TIMES if seconds < row[0]), _TIMES[-1])
     return f"{seconds / size:{form}} {unit}"
 
 

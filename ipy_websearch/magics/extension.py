@@ -47,7 +47,7 @@ def load(shell: Any) -> None:
     # first: a wrong setting leaves nothing behind
     settings = load_settings(Path.cwd(), parent=shell, warn=lambda text: print(f"ipy_websearch: {text}", file=sys.stderr))
     undo = ExitStack()
-    undo.callback(_tell_api, "stop_recording")
+    undo.callback(_stop_recording)
     magics: dict[str, Any] = {function.__name__: MethodType(function, shell) for function in MAGICS}
     for name, magic in magics.items():
         for kind in magic.kinds:
@@ -66,7 +66,6 @@ def load(shell: Any) -> None:
     undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
-    _tell_api("take_settings", settings)
     setattr(shell, _ATTRIBUTE, undo)
 
 
@@ -89,10 +88,9 @@ def _remove(items: list[Any], item: Any) -> None:
     items[:] = [other for other in items if other is not item]
 
 
-def _tell_api(name: str, *values: Any) -> None:
-    """Call a function of `api`, if that has been imported: there is no session before."""
-    if (api := sys.modules.get("ipy_websearch.api")) is not None:
-        getattr(api, name)(*values)
+def _stop_recording() -> None:
+    if (api := sys.modules.get("ipy_websearch.api")) is not None:  # there is no session before
+        api.stop_recording()
 
 
 # --- completion --------------------------------------------------------------------------------------------------------

@@ -43,7 +43,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the proxy until it is interrupted; return the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m ipy_websearch.proxy",
+        description="A local proxy for the Messages API that runs web searches for models without one.",
+        epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
+    )
+    for name, option in OPTIONS.items():
+        parser.add_argument(name, **option)
+    options = parser.parse_args(arguments)
     try:
         serve(options)
     except (WebSearchError, OSError, OverflowError) as exc:  # the last one: no port has that number
@@ -68,38 +75,25 @@ def serve(options: argparse.Namespace) -> None:
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
     from ipy_websearch.interception import WebSearchInterceptor
-    from ipy_websearch.providers.router import provider_to_ask
 
     for name in ("anthropic", "httpx2"):  # ANTHROPIC_LOG would have the SDK write down requests with their keys
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.pop("ANTHROPIC_CUSTOM_HEADERS", None)  # the SDK would send them, keys among them, with every caller's requests
-    local = is_loopback(options.host)
+    local = is_loopback(f"//{options.host}")
     if not local and not options.allow_remote:
         raise ConfigError(f"--host is {options.host!r}, which others can reach; say --allow-remote if that is meant")
     interceptor = WebSearchInterceptor(
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
     proxy = Proxy(options.platform, interceptor, local_only=local)
-    settings = interceptor.session.settings
-    if not (options.provider or options.search_tool):  # a wrong setting is told here, and not to whoever asks first
-        interceptor.session.router.check(provider_to_ask(None, settings.provider, settings.search_tools)[0])
+    # A wrong setting is told here, and not to whoever asks first.
+    interceptor.session.provider_to_ask(options.provider or options.search_tool)
     with socket.create_server((options.host, options.port)) as listener:
-        port, server = listener.getsockname()[1], urlsplit(proxy.server.name)
-        if server.port == port and is_loopback(server.hostname or ""):
+        port = listener.getsockname()[1]
+        if urlsplit(proxy.server.name).port == port and is_loopback(proxy.server.name):
             raise ConfigError(f"--platform is {proxy.server.name}, the proxy's own address")
         print(f"http://{options.host}:{port} searches for {proxy.server.name}", flush=True)
         uvicorn.Server(uvicorn.Config(proxy, **SERVER)).run(sockets=[listener])
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m ipy_websearch.proxy",
-        description="A local proxy for the Messages API that runs web searches for models without one.",
-        epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
-    )
-    for name, option in OPTIONS.items():
-        parser.add_argument(name, **option)
-    return parser
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import math
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -104,10 +103,8 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     """Return a request's body as JSON, or as its bytes where it is none.
 
     Raises:
-        HTTPException: it is too large, packed, or no JSON for the Messages API.
+        HTTPException: it is too large, or no JSON for the Messages API.
     """
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HTTPException(415, "the proxy reads bodies without a Content-Encoding only; send it plain")
     content = bytearray()
     async for piece in request.stream():
         content += piece
@@ -116,16 +113,10 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
     try:
-        body = json.loads(content.decode("utf-8-sig"), parse_float=_number, parse_constant=_number)
+        body = json.loads(content.decode("utf-8-sig"))
         return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
     except (ValueError, RecursionError) as exc:
         raise HTTPException(400, f"the request's body is not valid JSON ({shorten(plain(str(exc)), 100)})") from None
-
-
-def _number(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is no number that can be sent on")
-    return number
 
 
 async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
@@ -150,22 +141,17 @@ async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]
 def may_ask(headers: Headers, *, local_only: bool) -> bool:
     """Say whether a program asks, and not a web page; `local_only` wants this machine's own name in `Host`."""
     origins = headers.getlist("origin")
-    if not all(_is_this_machine(origin) for origin in origins):
+    if not all(map(is_loopback, origins)):
         return False
     if not origins and headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
         return False
-    return not local_only or _is_this_machine(f"//{headers.get('host', '')}")
+    return not local_only or is_loopback(f"//{headers.get('host', '')}")
 
 
-def _is_this_machine(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Say whether an address, `http://host:port` or `//host`, is this machine's alone."""
     with suppress(ValueError):
-        return is_loopback(urlsplit(address).hostname or "")
-    return False
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a name or an address is this machine's alone."""
-    with suppress(ValueError):
+        host = urlsplit(address).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     return False
 
