@@ -30,7 +30,7 @@ from typing import Any, Literal
 from ipy_websearch import results as ev
 from ipy_websearch.display.render import View, bundle, render, words
 from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
-from ipy_websearch.loop.offer import TABLE_TOOL
+from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import duration, plural, shorten, usd, visible

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.citations import quote_has
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.loop.offer import TYPES, column_type
+from ipy_websearch.loop.table import TYPES, column_type
 from ipy_websearch.options import checked
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import fold, plain, shorten, visible

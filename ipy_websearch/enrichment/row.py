@@ -21,7 +21,8 @@ from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
-from ipy_websearch.loop.offer import SCHEMAS, call_free, json_record, refuses_formats, refuses_tools, search_call
+from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
+from ipy_websearch.loop.table import SCHEMAS
 from ipy_websearch.model.client import ModelClient, forces_tools
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,

@@ -29,22 +29,17 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, W
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
-    NO_TABLE,
     REPAIR_NUDGE,
     RETRIEVED,
-    TABLE_NUDGE,
-    TABLE_TOOL,
+    Offer,
     answers_unsearched,
     needs_search,
     offered,
-    parse_columns,
     refuses_tools,
     search_call,
     system_prompt,
-    table_text,
-    table_tool,
-    with_source,
 )
+from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_columns, table_text, table_tool, with_source
 from ipy_websearch.model.client import (
     ModelClient,
     Platform,
@@ -98,8 +93,7 @@ from ipy_websearch.results import (
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
-from ipy_websearch.tools.base import Offer, ToolContext, ToolFactory, ToolOutput
-from ipy_websearch.tools.research import read_research_tool
+from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.web import addresses_in, addresses_of
 
 if TYPE_CHECKING:
@@ -135,28 +129,16 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     table = parse_columns(asked.columns) if asked.columns is not None else None
     effort = asked.effort if thinking_fields(model, asked.effort) else None
     unable = [f"{model} takes no effort; it answers as usual"] if asked.effort and not effort else []
-    asked = replace(asked, effort=effort, check=asked.check or settings.check)
+    usual = {"check": settings.check, "tools": settings.tools, "read_pages": 0 if client.offline else settings.read_pages}
+    settled: dict[str, Any] = {name: value for name, value in usual.items() if getattr(asked, name) is None}
+    asked = replace(asked, effort=effort, **settled)
 
     limits = asked.limits(settings)
     thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
     booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, **thinks)
     budget = booking.budget
-
-    usual_pages, root = 0 if client.offline else settings.read_pages, settings.research_root
-    factory = ToolFactory(
-        session.router,
-        lambda: session.reader,
-        session.search_request("placeholder", allowed_domains=asked.allowed_domains, blocked_domains=asked.blocked_domains),
-        provider,
-        fresh=asked.fresh,
-        research=partial(read_research_tool, root, session.http, session.keys, base=session.folder) if root else None,
-        bounded=budget.bounded,
-        read_pages=usual_pages if asked.read_pages is None else asked.read_pages,
-        exact=session.recording is not None,
-    )
-    tools = asked.tools if asked.tools is not None else settings.tools
-    offer = offered(factory, tools, session.keys, client.platform, model, limits, budget.budget.left())
-    read_pages = factory.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
+    offer = offered(session, asked, budget, limits, client.platform, provider)
+    read_pages = asked.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
     budget.result_tokens += ALL_TOKENS if read_pages else 0
     budget.server_searches = server_searches(offer.server_tools)
 

@@ -1,9 +1,4 @@
-"""What a model is offered and told for one question: its instructions, tools, the table that is wanted, and what is done for
-models that call no tools. Pure.
-
-The instructions are one template, stable within a day, so that prompt caches hold. Under a budget, Anthropic's own tools are
-bounded to the uses that the money buys. A table comes through a strict tool, not an output format, because the API refuses
-citations and output formats together (platform.claude.com/docs/en/build-with-claude/structured-outputs, read 2026-11).
+"""What a model is offered and told for one question: its instructions, its tools, and what is done for models that call none.
 
 Where a model calls no tools (`retrieve_first`), the question is searched for first and comes with the results, in seed 000's
 form: when the setting says so, when a server has refused the tools, or when the first answer of a model that is not Anthropic's
@@ -14,29 +9,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.errors import ConfigError, ModelError, WebSearchError
-from ipy_websearch.keys import Keys
+from ipy_websearch.errors import ModelError, WebSearchError
 from ipy_websearch.loop.core import Call
+from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.model.client import Platform, cites
-from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools, without_native
+from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, RunBudget
 from ipy_websearch.money.prices import worst_case
-from ipy_websearch.options import TEXTS, in_form
+from ipy_websearch.options import AskOptions
+from ipy_websearch.providers.base import SearchRequest, provider_info
 from ipy_websearch.results import Limits
-from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import plain, plural, shorten
-from ipy_websearch.tools.base import Offer, Tool, ToolContext, ToolFactory, ToolOutput, build_tools
+from ipy_websearch.text import plain, shorten
+from ipy_websearch.tools.base import NATIVE, TOOLS, Tool, named_tools
+from ipy_websearch.tools.research import read_research_tool
+from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from ipy_websearch.session import Session
 
 # --- what it is told ---------------------------------------------------------------------------------------------------
 
@@ -53,7 +52,8 @@ say that it was not found. Keep everything else as it is. Do not mention this co
 
 
 def system_prompt(tools: Collection[str], own: str | None = None, **how: object) -> str:
-    """Return the instructions for the tools that are offered, by their names, with the user's own at the end.
+    """Return the instructions for the tools that are offered, by their names, with the user's own at the end. They are stable
+    within a day, so that prompt caches hold.
 
     `how` may say that the question comes with results (`reading`), how many pages `web_search` reads (`read_pages`), that a
     table is wanted (`table`), and that the model is to write the numbers of results (`marked`).
@@ -80,29 +80,84 @@ _PROMPT_TOKENS = 4_000
 Definition = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools that a question gets, those that the API runs itself, and notices of what it does not get."""
+
+    tools: tuple[Tool, ...]
+    notices: tuple[str, ...] = ()
+    server_tools: tuple[Definition, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tools."""
+        return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
+
+
 def offered(
-    factory: ToolFactory,
-    tools: str | Sequence[str],
-    keys: Keys,
-    platform: Platform,
-    model: str,
-    limits: Limits,
-    room: Decimal | None,
+    session: Session, asked: AskOptions, budget: RunBudget, limits: Limits, platform: Platform, provider: str | None
 ) -> Offer:
-    """Return the tools of one question; where `room` USD is left, Anthropic's own with uses that can be held to it.
+    """Return the tools of a question that is asked with settled options.
+
+    `provider` is the engine that `web_search` goes to (None: the chain). Under a budget, a search is priced as by the dearest
+    engine of the chain, and the API's own tools may be used as often as the money lasts.
+
+    A set shrinks to what can be used, and a notice says what was left out. With any other tool, `read_research` comes too when
+    there is something to read. Next to the API's own tools, ours of the same names are left out.
 
     Raises:
-        ConfigError: there is no such tool, or the platform runs none of its own. MissingKeyError: a tool lacks its key.
+        ConfigError: there is no such tool, or the platform runs none of its own.
+        MissingKeyError: a tool was asked for by its own name and its engine has no key.
     """
-    names, native = without_native(tools)
-    ours = build_tools(names, factory, keys, native=native)
-    if not native:
-        return ours
-    server: Sequence[Definition] = server_tools(model, platform, limits.max_searches, factory.defaults)
-    notices: list[str] = []
-    if room is not None:
-        server, notices = affordable_native(server, model, room)
-    return replace(ours, server_tools=tuple(server), notices=(*ours.notices, *notices))
+    names = named_tools(asked.tools or ())
+    native = names.pop(NATIVE, None) is not None
+    if native:
+        names = {name: by_name for name, by_name in names.items() if name not in ("web_search", "web_fetch")}
+    if session.settings.research_root and (names or native):
+        names.setdefault("read_research", False)
+    defaults = session.search_request(
+        "placeholder", allowed_domains=asked.allowed_domains, blocked_domains=asked.blocked_domains
+    )
+    tools: list[Tool] = []
+    missing: dict[str, list[str]] = {}
+    for name, by_name in names.items():
+        info = provider_info(TOOLS[name]) if TOOLS[name] else None
+        for key in info.keys if info and by_name else ():
+            session.keys.require(key)
+        if info and (why := info.hindrance(session.keys)):
+            missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
+        else:
+            tools.append(_made(name, session, asked, defaults, provider, bounded=budget.bounded))
+    notices = [f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items()]
+    server: Sequence[Definition] = server_tools(budget.model, platform, limits.max_searches, defaults) if native else ()
+    if server and (room := budget.budget.left()) is not None:
+        server, fewer = affordable_native(server, budget.model, room)
+        notices += fewer
+    return Offer(tuple(tools), tuple(notices), tuple(server))
+
+
+def _made(
+    name: str, session: Session, asked: AskOptions, defaults: SearchRequest, provider: str | None, *, bounded: bool
+) -> Tool:
+    """Return the tool of that name; `defaults` is a request with the user's settings: domains, country, language, filter."""
+    engine, router = TOOLS[name], session.router
+    if name == "read_research":
+        return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
+    if name == "web_fetch":
+        allowed, blocked = defaults.allowed_domains, defaults.blocked_domains
+        return web_fetch_tool(session.reader, fresh=asked.fresh, allowed_domains=allowed, blocked_domains=blocked)
+    search = partial(router.search, provider=engine or provider, fresh=asked.fresh)
+    price = router.expected_charges(engine or provider, defaults.count, worst=bounded)
+    if name.startswith("web_search"):
+        reads = asked.read_pages and not engine  # the pair gives what its engines say
+        pages = PageReading(lambda: session.reader, asked.read_pages or 0, asked.fresh, session.recording is not None)
+        return web_search_tool(search, defaults, price=price, pages=pages if reads else None, name=name)
+    from ipy_websearch.tools import tiers
+
+    if name == "brave_search":
+        return tiers.brave_search_tool(search, defaults, price=price)
+    tool: Tool = getattr(tiers, f"{name}_tool")(router.provider(engine), defaults)
+    return tool
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:
@@ -120,113 +175,6 @@ def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) ->
         if cost is None or after is None or cost + after <= room:
             return bounded, [] if uses == wanted else [f"the budget is enough for {uses} of {wanted} native searches"]
     return [], ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
-
-
-# --- answers as a table ------------------------------------------------------------------------------------------------
-
-TABLE_TOOL = "answer_table"
-SOURCE = "source"
-# The types that a column may be asked for in, by the names that people write; enrichment's columns have the same.
-TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
-_TEXTS = ("list[str]", "typing.List[str]", "typing.List")
-# The API takes 16 unions in strict tools; each column is one, for the null.
-MAX_COLUMNS = 12
-
-SCHEMAS: dict[type, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    date: {"type": "string", "format": "date"},
-    list: {"type": "array", "items": {"type": "string"}},
-}
-
-NO_TABLE = "there is no table: the model gave no rows"
-TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
-
-
-def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str, type]:
-    """Return the columns by name with their types; "name, price: float" means a text and a number.
-
-    Raises:
-        ConfigError: a name is no identifier or stands twice, a type is unknown, or there are none or too many.
-    """
-    if isinstance(columns, Mapping):
-        pairs: list[tuple[str, Any]] = list(columns.items())
-    else:
-        parts = columns.split(",") if isinstance(columns, str) else in_form(TEXTS, "columns", columns)
-        split = (part.partition(":") for part in parts if part.strip())
-        pairs = [(name.strip(), kind.strip() or "str") for name, _, kind in split]
-    names = [name for name, _ in pairs]
-    sound = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) for name in names) and len(set(names)) == len(names)
-    if not sound or not 1 <= len(names) <= MAX_COLUMNS:
-        said = shorten(", ".join(map(repr, names)), 200)
-        raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, named by letters, digits and _, each once; not {said}")
-    return {name: column_type(kind, name) for name, kind in pairs}
-
-
-def column_type(kind: Any, column: str) -> type:
-    """Return the type that a caller gave for a column: itself, its name, or `list[str]`.
-
-    Raises:
-        ConfigError: there is no such type.
-    """
-    name = kind.__name__ if isinstance(kind, type) and kind in SCHEMAS else str(kind).strip()
-    if name not in TYPES and name not in _TEXTS:
-        there = "str, int, float, bool, date, list[str]"
-        raise ConfigError(f"{name!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {there})")
-    return TYPES.get(name, list)
-
-
-def with_source(columns: Mapping[str, type]) -> dict[str, type]:
-    """Return the columns with the one for a row's source, which every table has."""
-    return {**columns, SOURCE: columns.get(SOURCE, str)}
-
-
-def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any], ...]], None]) -> Tool:
-    """Return the tool that takes the rows; `keep` gets them with all columns, and None where a value is not of its type."""
-    from pydantic import BaseModel
-
-    class Rows(BaseModel):
-        rows: list[dict[str, Any]]
-
-    names = with_source(columns)
-
-    async def call(value: Rows, context: ToolContext) -> ToolOutput:
-        rows = tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in value.rows)
-        keep(rows)
-        return ToolOutput(summary=plural(len(rows), "row"), text="The rows were taken.")
-
-    row = _object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
-    schema = _object({"rows": {"type": "array", "items": row}})
-    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=schema, concludes=True)
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _fitted(value: Any, kind: type) -> Any:
-    """Return a value of JSON in its column's type, None when it is of another."""
-    from pydantic import TypeAdapter, ValidationError
-
-    if kind is int and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    wanted: Any = list[str] if kind is list else kind
-    try:
-        return TypeAdapter(wanted).validate_json(json.dumps(value), strict=True)
-    except ValidationError:
-        return None
-
-
-def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> str:
-    """Return the rows as a Markdown table."""
-    names = list(with_source(columns))
-    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-    for row in rows:
-        cells = ("" if row.get(n) is None else str(row[n]).replace("|", "\\|").replace("\n", " ") for n in names)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) if rows else "*No rows were found.*"
 
 
 # --- models that call no tools -----------------------------------------------------------------------------------------

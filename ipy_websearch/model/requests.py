@@ -20,7 +20,6 @@ from typing import Any
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.client import Platform, context_window, thinking_fields
-from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported, terms_of
 from ipy_websearch.text import shorten
@@ -271,23 +270,9 @@ def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Me
 
 # --- the API's own tools -----------------------------------------------------------------------------------------------
 
-NATIVE = "native"
 NEWEST = "20260318"
 FIRST_SEARCH, FIRST_FETCH = "20250305", "20250910"
 _OLDER = re.compile(r"claude-(3|opus-4-[015]|sonnet-4-[05]|opus-4(-2025|$)|sonnet-4(-2025|$)|haiku-4-5)")
-
-
-def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:
-    """Return the wanted tools without the set "native", and whether it was among them.
-
-    The API's tools have the names of ours, and a name may stand once in a request: next to the native set, `standard` and its
-    tools are left out.
-    """
-    given = tools.replace("+", ",").split(",") if isinstance(tools, str) else in_form(TEXTS, "tools", tools)
-    names = [part.strip() for part in given]
-    if NATIVE not in names:
-        return names, False
-    return [name for name in names if name not in (NATIVE, "standard", "web_search", "web_fetch")], True
 
 
 def server_tools(model: str, platform: Platform, max_uses: int, request: SearchRequest) -> tuple[dict[str, Any], ...]:

@@ -4,13 +4,11 @@ A tool's output is neutral: passages with their source, or plain text. `model` t
 (`search_result` blocks with real citations, or compact text). A failure that the model can act on is an output with
 `is_error`, never an exception; only bugs and interrupts go through.
 
-A set of tools shrinks to what can be used, and a notice says what was left out. A tool that was asked for by its own name must
-be there: without its key it is an error that names every way to set one. A tool's code is imported when the tool is made.
+Which tools a question gets, and with what they are made, is said in `loop.offer`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,17 +17,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
-from ipy_websearch.keys import Keys
-from ipy_websearch.providers.base import SearchRequest, provider_info
+from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.results import Charge, Page, Read, SearchResult, SearchResults, lost
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from ipy_websearch.extract.reader import PageReader
-    from ipy_websearch.providers.router import SearchRouter
 
 # Characters that the model gets of one call, about 20,000 tokens; the panel has everything.
 MODEL_CHARACTERS = 80_000
@@ -90,10 +84,9 @@ ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
 
 @dataclass(slots=True)
 class ToolContext:
-    """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way."""
+    """What one answer lends to its tools: the addresses that may be fetched."""
 
     known_urls: set[str] = field(default_factory=set)
-    shared: dict[Any, asyncio.Task[ToolOutput]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,78 +184,16 @@ def place(url: str) -> str:
 
 # --- which tools there are ---------------------------------------------------------------------------------------------
 
+# Stands for the tools that the API runs itself.
+NATIVE = "native"
+
 # The sets that `--tools` understands besides the names of single tools.
 TOOL_SETS: dict[str, tuple[str, ...]] = {
     "standard": ("web_search", "web_fetch"),
     "tiers": ("brave_search", "brave_llm_context", "firecrawl_scrape", "firecrawl_search", "firecrawl_map"),
     "pair": ("web_search_brave", "web_search_google", "web_fetch"),
+    "native": (NATIVE,),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFactory:
-    """Makes the tools of one question.
-
-    `defaults` is a request with the user's settings: domains, country, language, filter. `provider` is the engine that
-    `web_search` goes to (None: the chain). `reader` opens the reader of pages; `research` makes the tool for the user's own
-    research files (None: no root is set). Under a budget (`bounded`), a search is priced as by the dearest engine of the chain.
-    `read_pages` results of each search are read, `exact` as a cassette needs it (see `web_search.PageReading`).
-    """
-
-    router: SearchRouter
-    reader: Callable[[], PageReader]
-    defaults: SearchRequest
-    provider: str | None = None
-    fresh: bool = False
-    research: Callable[[], Tool] | None = None
-    bounded: bool = False
-    read_pages: int = 0
-    exact: bool = False
-
-    def search_options(self, provider: str | None) -> dict[str, Any]:
-        """Return what a tool that searches is made with: `search`, `defaults` and `price`."""
-
-        async def search(request: SearchRequest) -> SearchResults:
-            return await self.router.search(request, provider=provider, fresh=self.fresh)
-
-        return {
-            "search": search,
-            "defaults": self.defaults,
-            "price": self.router.expected_charges(provider, self.defaults.count, worst=self.bounded),
-        }
-
-    def make(self, name: str) -> Tool:
-        """Return the tool of that name; its code is imported here.
-
-        Raises:
-            ConfigError: it cannot work as things are set.
-        """
-        if name == "read_research":
-            if self.research is None:
-                raise ConfigError(
-                    "read_research has nothing to read: set WebSearch.research_root (%config) to a folder or "
-                    "github:owner/repo/path"
-                )
-            return self.research()
-        from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
-
-        if name == "web_fetch":
-            return web_fetch_tool(
-                self.reader(),
-                fresh=self.fresh,
-                allowed_domains=self.defaults.allowed_domains,
-                blocked_domains=self.defaults.blocked_domains,
-            )
-        if name.startswith("web_search"):
-            reads = self.read_pages and not TOOLS[name]  # the pair gives what its engines say
-            pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if reads else None
-            return web_search_tool(**self.search_options(TOOLS[name] or self.provider), pages=pages, name=name)
-        from ipy_websearch.tools import tiers
-
-        if name == "brave_search":
-            return tiers.brave_search_tool(**self.search_options("brave"))
-        tool: Tool = getattr(tiers, f"{name}_tool")(self.router.provider(TOOLS[name]), self.defaults)
-        return tool
 
 
 # Each tool with the engine that it cannot do without ("": none).
@@ -280,50 +211,15 @@ TOOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The tools that a question gets, those that the API runs itself, and notices of what it does not get."""
+def named_tools(wanted: str | Sequence[str]) -> dict[str, bool]:
+    """Return the tools that `wanted` means, each once, in order, with whether it was asked for by its own name.
 
-    tools: tuple[Tool, ...]
-    notices: tuple[str, ...] = ()
-    server_tools: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all tools."""
-        return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
-
-
-def build_tools(wanted: str | Sequence[str], factory: ToolFactory, keys: Keys, *, native: bool = False) -> Offer:
-    """Return the tools that `wanted` means, each once, in order; `native` says that the API's own tools come beside them.
-
-    `wanted` is a list, or one string with commas or "+" between names of tools and sets; "none" is no tool at all. With any
-    other tool, `read_research` comes too when there is something to read.
+    `wanted` is a list, or one string with commas or "+" between names of tools and sets; "none" is no tool at all.
 
     Raises:
         ConfigError: a name is neither a tool nor a set.
-        MissingKeyError: a tool was asked for by its own name and its engine has no key.
     """
-    names = _wanted(wanted)
-    if factory.research is not None and (names or native):
-        names.setdefault("read_research", False)
-    tools: list[Tool] = []
-    missing: dict[str, list[str]] = {}
-    for name, by_name in names.items():
-        info = provider_info(TOOLS[name]) if TOOLS[name] else None
-        for key in info.keys if info and by_name else ():
-            keys.require(key)
-        if info and (why := info.hindrance(keys)):
-            missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
-        else:
-            tools.append(factory.make(name))
-    notices = (f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items())
-    return Offer(tuple(tools), tuple(notices))
-
-
-def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
-    """Return each wanted tool with whether it was asked for by its own name."""
-    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else wanted
+    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else in_form(TEXTS, "tools", wanted)
     names: dict[str, bool] = {}
     for part in (part.strip() for part in parts):
         if part in TOOL_SETS:
@@ -331,7 +227,7 @@ def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
         elif part in TOOLS:
             names[part] = True
         elif part not in ("", "none"):
-            choices = [*TOOL_SETS, "native", "none", *TOOLS]
+            choices = [*TOOL_SETS, "none", *TOOLS]
             raise ConfigError(
                 f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
             )

@@ -82,6 +82,9 @@ def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | 
         ConfigError: there is no such folder, or the name of the repository is malformed.
     """
     root = root.strip()
+    if not root:
+        said = "read_research has nothing to read: set WebSearch.research_root (%config) to a folder or github:owner/repo/path"
+        raise ConfigError(said)
     name, read = _repository(root, http, keys) if root.startswith("github:") else _folder(root, base or Path.cwd())
 
     async def call(given: ReadResearchInput, context: ToolContext) -> ToolOutput:
