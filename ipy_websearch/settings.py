@@ -77,14 +77,13 @@ class WebSearch(Configurable):
     fetch_proxy = Unicode("", help="Proxy to read pages through, http://host:port; it resolves names.").tag(config=True)
     fetch_through_proxy = Bool(False, help="Read pages through HTTPS_PROXY when there is no fetch_proxy.").tag(config=True)
     check = Enum(CHECKS, "mark", help="Compare answers with their sources: off, mark, or repair.").tag(config=True)
-    feedback = Enum((0, 1, 2), 1, help="0: results only; 1: with notices and costs; 2: every step.").tag(config=True)
     max_rows = Int(50, min=1, help="Rows of a results table that are shown.").tag(config=True)
     research_root = Unicode("", help="Folder or github:owner/repo/path@ref that read_research may read.").tag(config=True)
     search_tools = Dict(help="Named providers with parameters: {'my-tavily': {'provider': 'tavily', …}}.").tag(config=True)
 
 
 # What a pyproject.toml may set: how much is shown and asked for, never where anything is sent.
-PROJECT_SETTINGS = ("count", "feedback", "max_rows", "max_searches", "max_steps", "timeout_s")
+PROJECT_SETTINGS = ("count", "max_rows", "max_searches", "max_steps", "timeout_s")
 
 _PREFIX = "IPY_WEBSEARCH_"
 _OTHER_VARIABLES = ("home", "fetch_allow", "contact")

@@ -1,8 +1,7 @@
 """What people see of an answer, while it is written and when it is done.
 
 `AnswerView` is what may be seen at a moment, built from the events of a run or from a finished `Answer`; it is pure. What
-qualifies an answer (offline, cut short, interrupted, broken off) stands before it at every level of `feedback`. Level 0
-leaves out calls and the footer, level 2 adds every request and reply and unfolds the footer.
+qualifies an answer (offline, cut short, interrupted, broken off) stands before it.
 
 `LiveAnswer` shows it while it is written. A notebook gets one display, updated at most 10 times a second; the last update
 replaces all, so that the saved notebook holds the finished answer alone, and between events a clock keeps the line of seconds
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import re
 import sys
 import threading
 import time
@@ -39,7 +39,7 @@ MAX_ROWS = 50
 CARDS = 4
 # How much of all panels together is in the footer, so that the notebook stays small.
 PANELS_CHARACTERS = 16_000
-# The least time between two updates; with the last one, which never waits, there are at most 10 in any second.
+# The least time between two updates; with the first and the last, which never wait, there are at most 10 in any second.
 INTERVAL_S = 0.12
 _CLOCK_S = 1.0
 # An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel.
@@ -54,24 +54,20 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
-_REMARKS = (ev.Notice, ev.LimitReached)
 # How an answer ends that is not simply finished.
 End = Literal["interrupted", "failed"]
 
 
 @dataclass(slots=True)
 class Item:
-    """A text of the model (without a glyph), or a line between texts: a tool call (⋯ while it runs, then ✓ or ✗), a remark.
+    """A text of the model (without a glyph), or a line between texts: a tool call (⋯ while it runs, then ✓ or ✗), a remark (·).
 
-    `feedback` is the level of detail from which on it is shown, `step` the model request that it belongs to. By its `subject` a
-    tool's summary is known to say what the call was about.
+    `step` is the number of the model request that it belongs to.
     """
 
     text: str
     glyph: str = ""
-    feedback: int = 0
     step: int = 0
-    subject: str = ""
 
     def __str__(self) -> str:
         return f"{self.glyph} {self.text}".strip() if self.glyph else self.text
@@ -96,14 +92,9 @@ class AnswerView:
     _calls: dict[str, Item] = field(default_factory=dict)
 
     @property
-    def streamed(self) -> str:
-        """The text that came in pieces."""
-        return "".join(item.text for item in self.items if not item.glyph)
-
-    @property
     def text(self) -> str:
         """The answer's Markdown; an offline answer's without its label, and with what works where nothing was found."""
-        text = self.answer.text if self.answer is not None else self.streamed
+        text = self.answer.text if self.answer is not None else "".join(item.text for item in self.items if not item.glyph)
         return f"{_without_label(text)}\n\n{self.help}".strip() if self.offline else text.strip()
 
     @property
@@ -132,45 +123,39 @@ class AnswerView:
         """What must be known before reading the answer, each one sentence of Markdown."""
         return words("labels", self, _articles).splitlines()
 
-    def shown(self, feedback: int) -> list[Item]:
-        """Return texts and lines in order, as far as a level of detail shows them; `status` names running calls."""
-        items = [item for item in self.items if item.feedback <= feedback and item.glyph != "⋯"]
-        return [replace(item, text=_without_label(item.text)) for item in items] if self.offline else items
-
-    def status(self, spent: Decimal | None = Decimal(0)) -> str:
+    def status(self, spent: Decimal | None) -> str:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
         calls = [call.text for call in self._calls.values() if call.glyph == "⋯"]
-        writes = bool(self.items) and not self.items[-1].glyph
+        writes = bool(self.items) and not self.items[-1].glyph and self.items[-1].step == self.step
         return words("status", self, f"{time.monotonic() - self.began:.0f}", calls, writes, usd(spent) if spent else "")
 
     def apply(self, event: ev.Event) -> list[Item]:
         """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
         match event:
+            case ev.ModelRequested(step, model):
+                self.step, self.model = step, model
             case ev.TextDelta(text):
                 return [self._write(text)]
             case ev.ToolStarted():
-                verb, subject = call_words(event.name, event.input)
-                call = self._calls[event.id] = self._line(f"{verb}: {subject}" if subject else verb, "⋯")
-                call.subject = subject.split("/")[0][:60]
-                return [call]
+                self._calls[event.id] = self._line(": ".join(filter(None, call_words(event.name, event.input))), "⋯")
+                return [self._calls[event.id]]
             case ev.ToolFinished():
                 return [self._ended(event)]
             case ev.Cited(citation):
                 self.citations = [*self.citations, citation]
-                return []
+            case ev.Notice(text):
+                return [self._line(text)]
+            case ev.LimitReached(_, detail):
+                self.limit = one_line(detail).removeprefix("limit reached: ").rstrip(".")
+                return [self._line(f"limit reached: {self.limit}")]
             case ev.Retracted():
-                kept = [item for item in self.items if item.step < self.step or item.glyph == "·"]
-                is_seen, self.items = any(not item.glyph for item in self.items if item not in kept), kept
+                kept = [item for item in self.items if item.step < self.step or item.glyph]
+                is_seen, self.items = len(kept) < len(self.items), kept
                 return [self._line("the connection broke; this passage begins again")] if is_seen else []
             case ev.Rewritten(text, citations):
                 self.items, self.citations = [item for item in self.items if item.glyph], citations
                 return [self._line("the answer was mended"), self._write(text)]
-            case ev.ModelRequested(step, model):
-                self.step, self.model = step, model
-        line = self._line(words("event", type(event).__name__, event), feedback=1 if isinstance(event, _REMARKS) else 2)
-        if isinstance(event, ev.LimitReached):
-            self.limit = line.text.removeprefix("limit reached: ")
-        return [line]
+        return []
 
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
         """Take in the end: the finished answer, or with an `end` as much as there is of it."""
@@ -183,20 +168,20 @@ class AnswerView:
 
     def _write(self, text: str) -> Item:
         piece = Item(text, step=self.step)
-        if self.items and not self.items[-1].glyph:
+        if self.items and not self.items[-1].glyph and self.items[-1].step == self.step:
             self.items[-1].text += text
         else:
             self.items.append(replace(piece))
         return piece
 
-    def _line(self, text: str, glyph: str = "·", feedback: int = 1) -> Item:
-        self.items.append(Item(one_line(text), glyph, feedback, self.step))
+    def _line(self, text: str, glyph: str = "·") -> Item:
+        self.items.append(Item(one_line(text), glyph, self.step))
         return self.items[-1]
 
     def _ended(self, event: ev.ToolFinished) -> Item:
         call = self._calls.get(event.id) or self._line("")
-        summary = shorten(one_line(event.summary), 160)
-        about = "" if call.subject in summary else f"{call.text.partition(': ')[2]} — "
+        summary, subject = shorten(one_line(event.summary), 160), call.text.partition(": ")[2]
+        about = "" if subject.split("/")[0][:60] in summary else f"{subject} — "
         took = f" ({duration(event.seconds)})" if event.seconds >= 0.05 else ""
         call.glyph, call.text = "✗" if event.is_error else "✓", f"{about}{summary}{took}"
         return call
@@ -311,9 +296,7 @@ def starts(trace: Sequence[Step]) -> Iterator[float]:
             calls_from = end
 
 
-def answer_view(
-    shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
-) -> View:
+def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = CARDS) -> View:
     """Return what is shown of an answer: `spent` is what a running one has cost so far, `cards` sources are not folded."""
     view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
@@ -321,18 +304,21 @@ def answer_view(
     cited, answer = {citation.n: citation for citation in reversed(view.citations)}, view.answer
     values: View = {"labels": view.labels, "cited": cited, "offline": view.offline}
     if answer is None:
-        return {**values, "parts": view.shown(feedback), "status": view.status(spent) if view.state == "running" else ""}
-    values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
+        parts = [item for item in view.items if item.glyph != "⋯"]  # the status names the calls that run
+        parts = [replace(item, text=_without_label(item.text)) for item in parts] if view.offline else parts
+        return {**values, "parts": parts, "status": view.status(spent) if view.state == "running" else ""}
     values |= _table(answer) if answer.rows else {"parts": [Item(view.text)]}
-    if feedback:
-        values |= {
-            "remarks": remarks(answer),
-            "timeline": timeline(answer.trace),
-            "panels": list(map(panel_view, answer.panels)),
-        }
-        values |= {"facts": facts(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
-        values["longest"] = PANELS_CHARACTERS // max(len(answer.panels), 1)
-    return values
+    return values | {
+        "sources": quoted(view.citations),
+        "cards": cards,
+        "doubtful": doubtful(answer),
+        "remarks": remarks(answer),
+        "timeline": timeline(answer.trace),
+        "panels": list(map(panel_view, answer.panels)),
+        "longest": PANELS_CHARACTERS // max(len(answer.panels), 1),
+        "facts": facts(answer),
+        "session": usd(answer.session_cost_usd),
+    }
 
 
 def _table(answer: Answer) -> View:
@@ -357,32 +343,30 @@ Spent = Callable[[], Decimal | None]
 
 
 class LiveAnswer:
-    """One answer on its way to the reader: `show` each event, then call `finish` once.
+    """One answer on its way to the reader: `show` each event; where the run does not come to its end, call `finish`.
 
-    `feedback` 0 shows the result only, 1 tool calls, notices and costs too, 2 every request and reply. `spent` returns the US
-    dollars that the answer has cost so far. `introduce` the first offline answer: it says where its passages come from.
+    `spent` returns the US dollars that the answer has cost so far. `introduce` the first offline answer: it says where its
+    passages come from.
     """
 
-    def __init__(self, shell: Any, *, feedback: int = 1, spent: Spent = Decimal, introduce: bool = False) -> None:
+    def __init__(self, shell: Any, *, spent: Spent = Decimal, introduce: bool = False) -> None:
         self.view = AnswerView(introduce)
         self._lock = threading.RLock()  # a thread of the notebook's sends what was held back
-        notebook = is_notebook(shell)
-        self._screen = _Notebook(shell, self.view, feedback, spent, self._lock) if notebook else _Terminal(self.view, feedback)
+        self._screen = _Notebook(shell, self.view, spent, self._lock) if is_notebook(shell) else _Terminal(self.view)
 
     def show(self, event: ev.Event) -> None:
-        """Take in one event of the run; `Finished` does what `finish` does."""
+        """Take in one event of the run."""
         if isinstance(event, ev.Finished):
             return self.finish(event.answer)
         with self._lock:
             self._screen.changed(self.view.apply(event))
 
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
-        """Show the finished answer, unless it is shown already; with an `end`, what there is of one that was stopped by the
-        user, or that broke off with an error about to be raised."""
+        """Show the finished answer; with an `end`, what there is of one that was stopped by the user, or that broke off with
+        an error about to be raised."""
         with self._lock:
-            if end or self.view.state == "running":
-                self.view.finish(answer, end)
-                self._screen.ended()
+            self.view.finish(answer, end)
+            self._screen.ended()
 
 
 def is_terminal(shell: Any) -> bool:
@@ -397,57 +381,53 @@ def is_notebook(shell: Any) -> bool:
 
 
 class _Notebook:
-    """Publishes the view under one display id. `lock` guards the view."""
+    """Publishes the view under one display id: at its first change, then by a clock, and at its end. `lock` guards the view."""
 
-    def __init__(self, shell: Any, view: AnswerView, feedback: int, spent: Spent, lock: threading.RLock) -> None:
-        self._shell, self._view, self._feedback, self._spent, self._lock = shell, view, feedback, spent, lock
+    def __init__(self, shell: Any, view: AnswerView, spent: Spent, lock: threading.RLock) -> None:
+        self._shell, self._view, self._spent, self._lock = shell, view, spent, lock
         self._display_id = uuid.uuid4().hex
         self._sent_at = 0.0
-        self._pause_s = 0.0
         self._is_stale = False
         self._over = threading.Event()
 
-    def changed(self, items: Sequence[Item] = ()) -> None:
-        """Show the view now, or as soon as the pause is over."""
+    def changed(self, items: Sequence[Item]) -> None:
+        """Show the first change at once; the clock shows the others."""
         self._is_stale = True
         if not self._sent_at:
+            self._send()
             # ipykernel finds the cell that a display belongs to in a context variable, which a thread does not inherit
             clock = contextvars.copy_context().run
             threading.Thread(target=clock, args=(self._tick,), name="ipy_websearch display", daemon=True).start()
-        if time.monotonic() >= self._sent_at + self._pause_s:
-            self._send()
 
     def ended(self) -> None:
         """Show the last state; a failure before anything was shown leaves the page to the error."""
         self._over.set()
-        if self._sent_at or self._view.state != "failed" or self._view.items or self._view.answer is not None:
+        if self._sent_at or self._view.state != "failed" or self._view.answer is not None:
             self._send()
 
     def _tick(self) -> None:
         """Show what was held back, and the seconds that pass."""
-        while not self._over.wait(INTERVAL_S):
+        pause_s = INTERVAL_S
+        while not self._over.wait(pause_s):
             with self._lock:
-                idle_s = time.monotonic() - self._sent_at
-                due = self._is_stale or (idle_s >= _CLOCK_S and self._feedback > 0)
-                if due and idle_s >= self._pause_s and not self._over.is_set():
+                start = time.monotonic()
+                if not self._over.is_set() and (self._is_stale or start >= self._sent_at + _CLOCK_S):
                     self._send()
+                pause_s = max(INTERVAL_S, _SHARE * (time.monotonic() - start))
 
     def _send(self) -> None:
-        start = time.monotonic()
-        view = answer_view(self._view, feedback=self._feedback, spent=self._spent())
+        view = answer_view(self._view, spent=self._spent())
         types = ("text/html", "text/plain", *(("text/markdown",) if self._view.answer is not None else ()))
-        forms = bundle("answer", view, types)
         is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
-        self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
+        forms = bundle("answer", view, types)
         self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
 class _Terminal:
     """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
 
-    def __init__(self, view: AnswerView, feedback: int) -> None:
-        self._view, self._feedback = view, feedback
-        self._terminal = Terminal.here()
+    def __init__(self, view: AnswerView) -> None:
+        self._view, self._terminal = view, Terminal.here()
         self._in_prose = False
         self._rest = ""  # of a paragraph
         self._end = ""  # the last two characters written
@@ -455,21 +435,21 @@ class _Terminal:
     def changed(self, items: Sequence[Item]) -> None:
         """Write what was added."""
         for item in items:
-            if not item.glyph:
-                self._prose(prose(item.text))
-            elif item.feedback <= self._feedback:
+            if item.glyph:
                 self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._in_prose)
+            else:
+                self._prose(prose(item.text))
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
-        view, shown = self._view, answer_view(self._view, feedback=self._feedback)
+        view, shown = self._view, answer_view(self._view)
         said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
-        if view.streamed:
-            told = [] if view.offline and "No model read these" in view.streamed else shown["labels"]
-            shown |= {"labels": told, "parts": [Item(view.help)]}
-        if view.streamed or view.answer is not None:
-            self._block(render("answer", "text", shown, self._terminal))
+        if any(not item.glyph for item in view.items):
+            shown |= {"labels": [] if view.offline else view.labels, "parts": [Item(view.help)]}  # its text has its label
+        elif view.answer is None:
+            return
+        self._block(render("answer", "txt", shown, self._terminal))
 
     def _prose(self, text: str) -> None:
         """Write the lines that are full; what may still change (the last line, a table, open bold or code) waits."""
@@ -508,22 +488,20 @@ class _Terminal:
 
 
 def mark_shown(ip: Any, value: Any) -> None:
-    """Say that `value` is on the page already: as the value of the cell that runs now, it is not shown once more."""
-    printers = ip.display_formatter.ipython_display_formatter.singleton_printers
+    """Say that `value` is on the page already: where it is the value of the cell that runs now, it is not shown once more."""
+    hook = ip.displayhook
+    if hook.exec_result is None or not re.search(_ENDS_WITH_ASK, hook.exec_result.info.raw_cell.rstrip()):
+        return
 
     def forget(*_: Any) -> None:
-        printers.pop(id(value), None)
-        vars(ip.displayhook).pop("quiet", None)
+        vars(hook).pop("quiet", None)
         ip.events.unregister("post_run_cell", forget)
 
-    if is_terminal(ip) and _ends_with_ask(ip):  # its prompt "Out[1]:" would stand there with nothing behind it
-        ip.displayhook.update_user_ns(value)
-        ip.displayhook.quiet = lambda: True
-    printers[id(value)] = lambda _: None
+    hook.update_user_ns(value)
+    hook.fill_exec_result(value)
+    hook.quiet = lambda: True  # a terminal's prompt "Out[1]:" would stand there with nothing behind it
     ip.events.register("post_run_cell", forget)
 
 
-def _ends_with_ask(ip: Any) -> bool:
-    """Say whether the last statement of the cell that runs is a bare `%ask`, whose value would be shown."""
-    lines = ip.history_manager.input_hist_parsed[-1].rstrip().splitlines()
-    return bool(lines) and lines[-1].startswith(("get_ipython().run_line_magic('ask'", "get_ipython().run_cell_magic('ask'"))
+# A cell whose value is that of a bare `%ask` or `%%ask`.
+_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*\Z"

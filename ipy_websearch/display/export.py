@@ -53,7 +53,7 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
 def answer_cell(answer: Answer) -> str:
     """Return one answer as harmless Markdown with its question as the heading."""
     question = text_markdown(shorten(one_line(answer.question), 300)) or "(no question)"
-    return f"## {question}\n\n{render('answer', 'markdown', answer_view(answer))}"
+    return f"## {question}\n\n{render('answer', 'md', answer_view(answer))}"
 
 
 def to_cell(answer: Answer) -> None:

@@ -17,7 +17,7 @@ _HTML = "text/html"
 # For each kind of value the module and the name of its view (`answer.answer_view`, which `templates/answer.html` shows), and
 # the settings that the view takes, by the names of its arguments.
 _KINDS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "ipy_websearch.results.Answer": ("answer", "answer", {"feedback": "feedback"}),
+    "ipy_websearch.results.Answer": ("answer", "answer", {}),
     "ipy_websearch.results.Panel": ("answer", "panel", {}),
     "ipy_websearch.results.Page": ("tables", "page", {}),
     "ipy_websearch.results.SearchResults": ("tables", "search", {"max_rows": "max_rows"}),

@@ -78,8 +78,8 @@ def _answer(call: Call, session: Any, run: Any) -> Any:
     from ipy_websearch.display.answer import LiveAnswer, mark_shown
 
     first = not any(answer.offline for answer in session.answers)
-    options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd, "introduce": first}
-    live = None if call.shell.displayhook.quiet() else LiveAnswer(call.shell, **options)
+    silent = call.shell.displayhook.quiet()
+    live = None if silent else LiveAnswer(call.shell, spent=lambda: run.booking.cost_usd, introduce=first)
     try:
         for event in run:
             if live:
@@ -97,6 +97,5 @@ def _answer(call: Call, session: Any, run: Any) -> Any:
             call.keep(partial)
         raise
     if live:
-        live.finish(run.answer)
         mark_shown(call.shell, run.answer)
     return call.keep(run.answer)

@@ -111,7 +111,7 @@ def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
     assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
     assert ">1 one</a>" in html and ">2 Two</sup>[3]</p>" in html and "evil" not in html
     markdown = to_safe_markdown("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
-    assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2]\\[3]"
+    assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2] [3]"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_safe_markdown_keeps_the_structure() -> None:
 
 def test_amounts_in_dollars_become_code_in_markdown() -> None:
     assert to_safe_markdown("From $500 to $1,200, or **$7**.") == "From `$500` to `$1,200`, or **`$7`**."
-    assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> [x]\\(y) # z"
+    assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> &#91;x&#93;(y) # z"
 
 
 def test_a_long_answer_with_a_mark_in_every_sentence_is_not_out_of_proportion() -> None:

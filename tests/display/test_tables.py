@@ -121,7 +121,7 @@ def test_the_status_is_a_table_that_names_the_command_for_what_is_missing() -> N
     sections = {"Works now": [("search", "brave, <b>")], "Missing": [("BRAVE_API_KEY", "not set", "%websearch key brave")]}
     html = render("status", "html", {"sections": sections})
     assert "<code>%websearch key brave</code>" in html and "brave, &lt;b&gt;" in html and html.count("<tr>") == 4
-    assert render("status", "text", {"sections": sections}).endswith(
+    assert render("status", "txt", {"sections": sections}).endswith(
         "Missing\n  BRAVE_API_KEY            not set: %websearch key brave"
     )
 

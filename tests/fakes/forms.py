@@ -32,12 +32,12 @@ def html_of(value: Any, **options: Any) -> str:
 
 def markdown_of(value: Any, **options: Any) -> str:
     """Return the Markdown of an answer."""
-    return _form(value, "markdown", PLAIN, options)
+    return _form(value, "md", PLAIN, options)
 
 
 def text_of(value: Any, *, terminal: Terminal = PLAIN, **options: Any) -> str:
     """Return the plain text of a value, "" when pandas shows it."""
-    return _form(value, "text", terminal, options)
+    return _form(value, "txt", terminal, options)
 
 
 def _form(value: Any, form: Form, terminal: Terminal, options: dict[str, Any]) -> str:

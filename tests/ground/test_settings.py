@@ -52,13 +52,13 @@ def test_each_source_wins_over_the_one_before(tmp_path: Path, monkeypatch: pytes
 def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp_path: Path, name: str) -> None:
     project(tmp_path, f'{TABLE}{name} = "x"')
     said = refusal(tmp_path)
-    assert f"may not set {name!r}" in said and "pyproject.toml" in said and "allowed there: count, feedback" in said
+    assert f"may not set {name!r}" in said and "pyproject.toml" in said and "allowed there: count, max_rows" in said
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (TABLE + "feedbak = 1", "did you mean 'feedback'"),
+        (TABLE + "max_row = 1", "did you mean 'max_rows'"),
         (
             TABLE + "count = 0",
             "should not be less than 1",
@@ -67,7 +67,6 @@ def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp
         (TABLE + "count = true", "True is not a value for count"),
         (TABLE + "timeout_s = nan", "nan is not a value for timeout_s"),
         (TABLE + "timeout_s = -1", "should not be less than 0.1"),
-        (TABLE + "feedback = 3", "any of [0, 1, 2]"),
         (TABLE + "count = [1]", "[1] is not a value for count"),
         (TABLE + "count = 2026-01-01", "is not a value for count"),
         (TABLE + "count = ", "cannot be read"),
@@ -95,7 +94,6 @@ def test_a_project_file_that_does_not_name_us_is_left_alone(tmp_path: Path, cont
     ("name", "text", "value"),
     [
         ("MODEL", "claude-opus-5-5", "claude-opus-5-5"),
-        ("FEEDBACK", "2", 2),
         ("TIMEOUT_S", "12.5", 12.5),
         ("BUDGET_USD", "0.25", 0.25),
         ("COUNT", "", 5),
@@ -122,12 +120,11 @@ def test_the_environment_sets_anything(tmp_path: Path, monkeypatch: Any, name: s
         ("TIMEOUT_S", "inf", "inf is not a value for timeout_s"),
         ("BUDGET_USD", "nan", "nan is not a value for budget_usd"),
         ("DAY_BUDGET_USD", "-1", "-1.0 is not a value for day_budget_usd"),
-        ("FEEDBACK", "loud", "any of [0, 1, 2]"),
         ("FETCH_THROUGH_PROXY", "perhaps", "not a value for fetch_through_proxy"),
         ("PLATFORM", "azure", "not a value for platform"),
         ("SEARCH_TOOLS", "{", "not a value for search_tools"),
         ("SEARCH_TOOLS", "(" * 5000, "not a value for search_tools"),
-        ("FEEDBAK", "1", "did you mean 'feedback'?"),
+        ("MAX_ROW", "1", "did you mean 'max_rows'?"),
     ],
 )
 def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, name: str, text: str, words: str) -> None:
