@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception.native import Unpacked, blocks_of, is_sound, web_blocks
-from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, known_addresses
+from ipy_websearch.interception.run import InterceptedCall
 from ipy_websearch.interception.tools import (
     WebTool,
     fetch_tool,
@@ -31,15 +31,12 @@ from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
 from ipy_websearch.providers.base import Place, provider_infos
 from ipy_websearch.providers.router import provider_to_ask
-from ipy_websearch.results import Limits, terms_of
+from ipy_websearch.results import terms_of
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
-from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.tools.base import Tool
 
 ClientT = TypeVar("ClientT")
-
-# Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client.
-TOOLS_TIMEOUT_S = 3_600.0
 
 _ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
 _VARYING = re.compile(r"\d+(?:\.\d+)?")  # seconds to wait, times of day: the problem is the same
@@ -62,20 +59,19 @@ def intercept(
     domains, `user_location` (as far as the engine can) and `citations` of the tool hold.
 
     `provider` names the engine (None: the setting, then the first of the setting `search_tools`, then the chain),
-    `search_tool_name` one of `search_tools` (one that is not there is the first there is). Where the platform has a search of
-    its own, that one is used, unless an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex", "foundry", …)
-    lists the platform; listed platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10).
-    What was searched is in the ledger (`%cost`); the session's and the day's budget hold.
+    `search_tool_name` one of `search_tools` (one that is not there is the first there is). Where the platform is known to have
+    a search of its own, that one is used, unless an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex",
+    "foundry", …) lists the platform; listed platforms are the only ones then. `max_uses` bounds each call (None: the tool's
+    own, or 10). What was searched is in the ledger (`%cost`); the session's and the day's budget hold.
 
     The reply begins with the searches, so its words are not in `content[0].text`: join the blocks of type "text".
 
     The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
     Of an intercepted client that is given again, only the new arguments count.
 
-    At an address that may be anybody's, the setting `platform` says what the server takes; it is read at each call. Without
-    it, results go as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama
-    and LM Studio, known by their ports). A server that ignores the native tool instead of refusing it needs `provider` or
-    `enabled_platforms`.
+    At an address that may be anybody's, the setting `platform` says what the server takes ("anthropic": the API itself, which
+    then searches by itself); it is read at each call. Without it, results go as blocks that can be cited to models with a name
+    of Anthropic's and as plain text to others (and to Ollama and LM Studio, known by their ports).
 
     >>> import anthropic
     >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
@@ -128,10 +124,8 @@ class WebSearchInterceptor:
             return api.session()
         return self._session
 
-    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> InterceptedCall | None:
+    def begin(self, body: Mapping[str, Any], platform: Platform) -> InterceptedCall | None:
         """Return the call that answers a request, None when the request can be sent as it is.
-
-        `forced` runs the web tools here although the platform is taken to have its own.
 
         Raises:
             ConfigError: a web tool is not defined as the API takes it, or the user's price file is wrong. Nothing was sent.
@@ -145,26 +139,25 @@ class WebSearchInterceptor:
         if not known and not any(kind_of(tool, named=True) for tool in tools):
             return None
         platform = settled(platform, self.session.settings.platform, body.get("model"))
-        wanted = self._wanted(tools, platform, forced)
+        wanted = self._wanted(tools, platform)
         own = {kind for kind, is_own in known if is_own}
-        readable = platform.server_tools and not forced and not self._named  # the platform reads its own results
+        readable = platform.server_tools and not self._named  # the platform reads its own results
         if not wanted and not own and (not known or readable):
             return None
         gone = sorted(own - {tool.kind for tool in wanted}, reverse=True)
         gone_tools = [WebTool.model_construct(kind=kind, max_uses=0) for kind in gone]
         return self._call(body, [*wanted, *gone_tools], platform, keep_foreign=readable)
 
-    def _wanted(self, tools: Collection[Any], platform: Platform, forced: bool) -> list[WebTool]:
+    def _wanted(self, tools: Collection[Any], platform: Platform) -> list[WebTool]:
         """Return the web tools that are run here."""
         if self._enabled is not None and platform.name not in self._enabled:
             return []
         named = self._named or self._enabled is not None
-        own = forced or named
         found = [(tool, kind_of(tool, named=named), n) for n, tool in enumerate(tools)]
         return [
             web_tool(tool, kind, n, self._max_uses)
             for tool, kind, n in found
-            if kind and (own or not runs_natively(tool, platform))
+            if kind and (named or not runs_natively(tool, platform))
         ]
 
     def _call(
@@ -172,8 +165,7 @@ class WebSearchInterceptor:
     ) -> InterceptedCall:
         session = self.session
         own_prices()  # a mistake in the user's price file shows here, before anything is paid for
-        cited = _may_cite(body)
-        history = Unpacked(partial(tool_result, platform=platform, cited=cited), keep_foreign)
+        history = Unpacked(partial(tool_result, platform=platform, cited=_may_cite(body)), keep_foreign)
         history.unpack(body["messages"])
         booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
         budget = booking.budget
@@ -184,13 +176,7 @@ class WebSearchInterceptor:
         tools = [
             self._search(tool, budget.bounded) if tool.kind == "search" else fetch_tool(tool, session.reader) for tool in wanted
         ]
-        rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in wanted)]), MOST_ROUNDS)
-        limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
-        fetches = any(tool.kind == "fetch" for tool in wanted)
-        known_urls = {url for message in history.messages for url in known_addresses(message)} if fetches else set()
-        call = InterceptedCall(body, wanted, history.sources, platform, booking, session, cited)
-        call.begin(history.messages, {tool.name: tool for tool in tools}, ToolContext(known_urls), limits)
-        return call
+        return InterceptedCall(body, wanted, {tool.name: tool for tool in tools}, history, platform, booking, session)
 
     def _search(self, tool: WebTool, bounded: bool) -> Tool:
         router, settings = self.session.router, self.session.settings

@@ -7,14 +7,13 @@ caller's other tools are called for is handed back, and the conversation can be 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
-from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
+from ipy_websearch.interception.native import EventWriter, Unpacked, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
@@ -24,7 +23,7 @@ from ipy_websearch.model.requests import (
     THINKING,
     Message,
     assistant_message,
-    tool_result,
+    cache_marks,
     with_nudge,
     without_thinking,
 )
@@ -45,8 +44,10 @@ MAX_ROUNDS, MOST_ROUNDS = 10, 48
 
 MAX_BREAKPOINTS = 4
 
+# Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client.
+TOOLS_TIMEOUT_S = 3_600.0
+
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
-_FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|filter|polic|moderat))", re.IGNORECASE)
 _NO_USES = {"web_search_requests": 0, "web_fetch_requests": 0}
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
@@ -55,17 +56,17 @@ _lock = threading.RLock()  # calls of several threads and event loops are booked
 class InterceptedCall(Face):
     """A call of the caller's under way. Iterate over `events` once; `close` books what was left over, and may be called again.
 
-    `body` is the caller's request, `tools` its web tools; `begin` gives the tools that run for them, and the history as the
-    model gets it.
+    `body` is the caller's request, `wanted` its web tools, `tools` those that run for them, `history` its messages as the model
+    gets them.
     """
 
     body: Mapping[str, Any]
-    tools: Sequence[WebTool]
-    sources: Sources
+    wanted: Sequence[WebTool]
+    tools: Mapping[str, Tool]
+    history: Unpacked
     platform: Platform
     booking: Booking
     session: Session
-    cited: bool
     writer: EventWriter = field(init=False)
     usage: dict[str, Any] = field(default_factory=lambda: {"server_tool_use": dict(_NO_USES)})
     done: bool = False
@@ -80,15 +81,17 @@ class InterceptedCall(Face):
     _refusals: int = 0
 
     def __post_init__(self) -> None:
-        self.writer = EventWriter(self.sources)
-        self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
+        messages = self.history.messages
+        self.writer = EventWriter(self.history.sources)
+        self._places = {tool.index: tool for tool in self.wanted if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
         self._kinds = {name: kind for name, kind in NAMES.items() if name not in others}
         self._kinds |= {tool.name: tool.kind for tool in self._places.values()}
-
-    def begin(self, messages: list[Message], tools: Mapping[str, Tool], context: ToolContext, limits: Limits) -> None:
-        """Make the loop, over a history and with the tools that run."""
-        runner = CallRunner(tools, context, Panels(), self.booking.budget, Meter(limits), self.render)
+        fetches = OUR_NAMES["fetch"] in self.tools
+        context = ToolContext({url for message in messages for url in known_addresses(message)} if fetches else set())
+        rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in self.wanted)]), MOST_ROUNDS)
+        meter = Meter(Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S))
+        runner = CallRunner(self.tools, context, Panels(), self.booking.budget, meter, self.history.render)
         # A first request is the SDK's to send again.
         self.loop = Loop(self, self._sent, runner, messages, retries=0)
 
@@ -98,7 +101,7 @@ class InterceptedCall(Face):
         """Converse, and yield the caller's stream, as many events at once as there are.
 
         Raises:
-            ModelError: the API refused or broke off; `wire.begun` says whether that was the first request.
+            ModelError: the API refused or broke off; `wire.first` says whether that was the first request.
             BudgetExceededError: there is no money for a request; nothing was sent.
         """
         self._wire, loop = wire, self.loop
@@ -111,15 +114,13 @@ class InterceptedCall(Face):
                 else:
                     if isinstance(signal, ModelRequested):
                         self.writer.begin(self._replies + 1)
-                    elif isinstance(signal, ModelResponded) and wire.begun:
+                    elif isinstance(signal, ModelResponded) and wire.first:
                         loop.retries = wire.retries
                     self._book(signal)
                     events, self._outbox = self._outbox, []
                 if events:
                     yield events
-            if self._replies and not self.writer.head:
-                raise ModelError("the model's answer has no beginning", status=200, kind="api_error")
-            if not self.writer.head:
+            if not self._replies:
                 raise BudgetExceededError(self.booking.budget.refusal)
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
                 self.writer.delta, self.writer.rest = {"stop_reason": "pause_turn"}, {}
@@ -143,12 +144,12 @@ class InterceptedCall(Face):
             self.booking.take(event)
 
     async def _sent(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a request; one that is refused for its form goes up once more in another."""
+        """Send a request; a first one whose thinking is refused, in a history that was edited, goes up once more without."""
         wire = self._wire
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if recording := self.session.recording:
             send = recording.through(send, wire.headers)
-            if recording.replayed_from and not wire.begun:
+            if recording.replayed_from and not wire.first:
                 wire.pretend()
         while True:
             try:
@@ -156,24 +157,12 @@ class InterceptedCall(Face):
                     yield [self._under_our_name(event) for event in events]
                 return
             except ModelError as exc:
-                if not self._takes_another_form(exc):
+                history = without_thinking(self.loop.messages)
+                refused = exc.status in (400, 422) and "thinking" in str(exc).lower()
+                if not refused or self._replies or not self.history.sources.natives or history == self.loop.messages:
                     raise
+                self.loop.messages = history
             body = {**self.request(final=self.loop.final), "max_tokens": body.get("max_tokens")}
-
-    def _takes_another_form(self, error: ModelError) -> bool:
-        """Change what was refused for its form, and say whether that changed anything: thinking in a history that was edited is
-        left out, and results, which are paid for, go to an unknown server as text instead of blocks."""
-        if error.status not in (400, 422) or not self.sources.natives:
-            return False
-        before, said = self.loop.messages, str(error)
-        if not self._replies and "thinking" in said.lower():
-            self.loop.messages = without_thinking(before)
-        if self.loop.messages == before and self.platform.assumed and self.platform.search_results and _FORM.search(said):
-            self.platform = replace(self.platform, search_results=False)
-            texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
-            made = [[texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)] for message in before]
-            self.loop.messages = [{**m, "content": content or m["content"]} for m, content in zip(before, made, strict=True)]
-        return before != self.loop.messages
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names: models remember others."""
@@ -227,7 +216,7 @@ class InterceptedCall(Face):
             self.done = True
             return Then.DONE
         for message in filter(None, (assistant_message(reply.content), {"role": "user", "content": results})):
-            self.sources.count(message)
+            self.history.sources.count(message)
             self.loop.messages = [*self.loop.messages, message]
         # Other tools may still be needed after the limit of one; a second call beyond it is one too many.
         alone = len(self._places) < 2 and len(self.body.get("tools") or ()) <= len(self._places)
@@ -244,7 +233,7 @@ class InterceptedCall(Face):
         if final and not self.platform.tool_choice:
             return [tool for n, tool in given if n not in self._places]
         made = [self._ours(self._places[n], tool) if n in self._places else tool for n, tool in given]
-        return made + [self._ours(tool, {}) for tool in self.tools if tool.index < 0]
+        return made + [self._ours(tool, {}) for tool in self.wanted if tool.index < 0]
 
     def _ours(self, tool: WebTool, given: Mapping[str, Any]) -> dict[str, Any]:
         marks = {"cache_control": given["cache_control"]} if given.get("cache_control") else {}
@@ -270,8 +259,8 @@ class InterceptedCall(Face):
 
         Where the whole request is marked, the API sets that one itself.
         """
-        used = _breakpoints([self.body.get(part) for part in ("system", "tools", "messages")])
-        if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
+        caches = self.platform.caching and 0 < len(cache_marks(self.body)) < MAX_BREAKPOINTS
+        if self.body.get("cache_control") or not caches:
             return self.loop.messages
         *others, last = self.loop.messages
         *blocks, newest = last["content"]
@@ -279,22 +268,15 @@ class InterceptedCall(Face):
 
     def _give(self, call: Call, output: ToolOutput, reply: Reply) -> dict[str, Any]:
         """Take the output of a call; return the result for the model, made of that for the caller."""
-        tool = next(tool for tool in self.tools if OUR_NAMES[tool.kind] == call.name)
-        own_id = server_id(call.id, self._replies)
+        tool = next(tool for tool in self.wanted if OUR_NAMES[tool.kind] == call.name)
+        natives, own_id = self.history.sources.natives, server_id(call.id, self._replies)
         if output.same_as:
-            native = {**self.sources.natives[output.same_as][0], "tool_use_id": own_id}
+            native = {**natives[output.same_as][0], "tool_use_id": own_id}
         else:
             native = result_block(tool.kind, own_id, output, cited=tool.cited)
             self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
-        self.sources.natives[call.id] = (native, {"input": call.input})
-        return self._result(call.id)
-
-    def render(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        """Return the result of a call as the platform takes it."""
-        return tool_result(call_id, output, self.platform, cited=self.cited)
-
-    def _result(self, call_id: str) -> dict[str, Any]:
-        return self.render(call_id, given(*self.sources.natives[call_id]))
+        natives[call.id] = (native, {"input": call.input})
+        return self.history.render(call.id, given(*natives[call.id]))
 
     def _ask_for_words(self, reply: Reply) -> Then:
         """Ask once more when results were followed by nothing at all."""
@@ -333,12 +315,3 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
-
-
-def _breakpoints(part: Any) -> int:
-    """Return how many cache breakpoints a part of a request has."""
-    if isinstance(part, list | tuple):
-        return sum(map(_breakpoints, part))
-    if not isinstance(part, Mapping):
-        return 0
-    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))

@@ -420,10 +420,15 @@ def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
     return sum(int(t.get("max_uses") or _API_USES) for t in tools if str(t.get("type", "")).startswith("web_search_"))
 
 
+def cache_marks(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the cache breakpoints of a request."""
+    marks = [part.get("cache_control") for part in _objects(body)]
+    return [mark for mark in marks if isinstance(mark, Mapping)]
+
+
 def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
     """Say whether a request writes to the prompt cache for longer than five minutes, which costs more."""
-    marks = (part.get("cache_control") for part in _objects(body))
-    return any(isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m") for mark in marks)
+    return any(mark.get("ttl") not in (None, "5m") for mark in cache_marks(body))
 
 
 def counted(fields: Any, body: Mapping[str, Any], content: Sequence[Mapping[str, Any]]) -> tuple[Usage, bool]:

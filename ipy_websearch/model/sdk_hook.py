@@ -10,6 +10,7 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
     APIRequest.options                 the request with `json_data`, `get_max_retries()`          `_request.py`, `_models.py`
     APIResponse(raw=, cast_to=, …)     the constructor; `_client`, `_options` of a response       `_response.py`
     client._make_sse_decoder()         what reads the stream of a platform                        `_base_client.py`
+    client._make_status_error_from_response()   what a refusal says                               `_base_client.py`
     AWSEventStreamDecoder              what reads Bedrock's (in `stream.py`)                      `lib/bedrock`
     anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
     client._token_cache                the token that a 401 renews                                `_client.py`
@@ -24,13 +25,11 @@ import copy
 import json
 import queue
 import re
-import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anthropic
@@ -39,24 +38,17 @@ from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
-from ipy_websearch.model.client import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import (
-    Event,
-    Reply,
-    connection_error,
-    excerpt,
-    refusal,
-    reply_events,
-)
+from ipy_websearch.model.client import ANTHROPIC, MESSAGES, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.stream import MAX_RETRIES, Event, Reply, connection_error, reply_events, status_error
 
-if TYPE_CHECKING:  # a floor above; what is used of both stands in `SearchMiddleware._run` and `_begin`
+if TYPE_CHECKING:  # a floor above; what is used of both stands in `Exchange.answer` and `SearchMiddleware._begin`
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
     from ipy_websearch.interception.run import InterceptedCall
 
 ClientT = TypeVar("ClientT")
 T = TypeVar("T")
 
-MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+COUNT = f"{MESSAGES}/count_tokens"
 
 RAW_RESPONSE = "X-Stainless-Raw-Response"
 
@@ -64,32 +56,8 @@ RAW_RESPONSE = "X-Stainless-Raw-Response"
 # (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60.
 PING_S = 10.0
 
-_REFUSED = (400, 404, 422, 501)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
-_ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
 LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
-
-
-class Refused(ModelError):
-    """A request was answered by an error; `response` is the SDK's, `event` the error as a stream tells it."""
-
-    def __init__(self, response: Any, body: bytes) -> None:
-        try:
-            self.event: Event | None = {"type": "error", "error": json.loads(body)["error"]}
-            said, kind = str(self.event["error"].get("message")), str(self.event["error"].get("type") or "")
-        except (ValueError, *_ODD):
-            self.event, said, kind = None, excerpt(body, 300), ""
-        super().__init__(**refusal(response.status_code, response.headers, said, kind))
-        self.response = response
-
-
-class Lost(ModelError):
-    """A request got no answer; `raised` is what the SDK raised."""
-
-    def __init__(self, exc: Exception, address: str) -> None:
-        told = connection_error(exc, address, str)
-        super().__init__(str(told), kind=told.kind)
-        self.raised = exc
 
 
 # --- the two kinds of clients -----------------------------------------------------------------------------------------
@@ -97,6 +65,8 @@ class Lost(ModelError):
 
 class AsyncSide:
     """Sends and reads for an async client, in the caller's own event loop."""
+
+    response = anthropic.AsyncAPIResponse
 
     def __init__(self, call_next: Any) -> None:
         self.send = call_next
@@ -116,6 +86,8 @@ class AsyncSide:
 
 class CallersThread:
     """Sends and reads for a blocking client: in the caller's thread, which waits in `run` for work on the background loop."""
+
+    response = anthropic.APIResponse
 
     def __init__(self, call_next: Any) -> None:
         self._call_next = call_next
@@ -172,132 +144,132 @@ class CallersThread:
 
 
 class Exchange:
-    """Sends the requests of one call of the caller. `first` is the SDK's response to the first one, None before it came."""
+    """Sends the requests of one call of the caller, and makes the caller's response of what comes back.
 
-    def __init__(self, request: Any, side: AsyncSide | CallersThread, middleware: SearchMiddleware) -> None:
-        self.request = request
-        self.side = side
+    `first` is the SDK's response to the first request, None before it came; `refused` the newest that was an error.
+    """
+
+    def __init__(self, request: Any, side: AsyncSide | CallersThread, client: Any) -> None:
         self.first: Any = None
-        self._middleware = middleware
-        self._began = time.perf_counter()
+        self.refused: Any = None
+        self._request = request
+        self._side = side
+        self._client = client
 
-    @property
-    def begun(self) -> bool:
-        """Whether any request was answered."""
-        return self.first is not None
+    async def answer(self, call: InterceptedCall) -> Any:
+        """Return the caller's response: its stream as soon as that begins, or the whole message."""
+        whole, events = Reply(), call.events(self)
+        try:
+            async for arrived in events:
+                if self._request.stream:
+                    return self._answered(stream=StreamBody(call, events, arrived, self._side))
+                for event in arrived:
+                    whole.apply(event)
+        except ModelError as exc:
+            return self._failed(exc)
+        return self._answered(content=json.dumps(call.writer.message(whole.content, call.usage)).encode())
 
     @property
     def retries(self) -> int:
-        """How often a request is sent again: as often as the caller's client does it, where nothing else is said."""
-        if self._middleware.retries is not None:
-            return self._middleware.retries
-        return int(self.request.options.get_max_retries(self.first._client.max_retries))
+        """How often a later request is sent again: as often as the caller's client does it, and twice in any case, since what
+        came before it is paid."""
+        return max(MAX_RETRIES, self._request.options.get_max_retries(self.first._client.max_retries))
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers that the caller's key goes up in."""
+        return {**getattr(self._client, "auth_headers", {}), **(self._request.options.headers or {})}
 
     async def send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request and yield the events of its reply as they come, together what came together.
 
         Raises:
-            Refused: it was answered by an error. Lost: it got no answer. ModelError: its reply broke off.
+            ModelError: it was refused, it got no answer, or its reply broke off.
         """
-        response = await self._answered(body)
-        http, kind = response.http_response, response.headers.get("content-type", "")
-        pieces = in_one_piece(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
         try:
-            async for events in reply_events(kind, pieces, request_id=response.headers.get("request-id")):
-                yield events
+            response = await self._accepted(with_body(self._request, body))
+            http = response.http_response
+            try:
+                kind, request_id = http.headers.get("content-type", ""), http.headers.get("request-id")
+                async for events in reply_events(kind, self._side.pieces(http), request_id=request_id):
+                    yield events
+            finally:
+                await self._side.close(http)
         except LOST as exc:
-            raise Lost(exc, str(http.request.url.host)) from exc
-        except (ValueError, *_ODD) as exc:
-            raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
-        finally:
-            await self.side.close(http)
+            raise connection_error(exc, self._client.base_url.host) from exc
 
     def pretend(self) -> None:
         """Take the first request as answered: a cassette gives the replies, and nothing is sent."""
-        kind: Any = anthropic.APIResponse if isinstance(self.side, CallersThread) else anthropic.AsyncAPIResponse
         raw = httpx2.Response(200, request=httpx2.Request("POST", f"http://recorded.invalid{MESSAGES}"))
-        own = {"stream": False, "stream_cls": None, "options": self.request.options}
-        self.first = kind(raw=raw, cast_to=self.request.cast_to, client=self._middleware.client, **own)
+        own: dict[str, Any] = {"stream": False, "stream_cls": None, "options": self._request.options}
+        self.first = self._side.response(raw=raw, cast_to=self._request.cast_to, client=self._client, **own)
 
-    @property
-    def headers(self) -> dict[str, Any]:
-        """The headers that the caller's key goes up in."""
-        return {**getattr(self._middleware.client, "auth_headers", {}), **(self.request.options.headers or {})}
+    async def _accepted(self, request: Any) -> Any:
+        """Return the SDK's response to a request.
 
-    async def _answered(self, body: Mapping[str, Any]) -> Any:
-        response = await self._once(body)
-        if response.status_code == 401 and self.begun and (cache := getattr(self.first._client, "_token_cache", None)):
+        Raises:
+            ModelError: it is a refusal, which is kept in `refused`.
+        """
+        response = await self._side.send(request)
+        if response.status_code == 401 and self.first and (cache := getattr(response._client, "_token_cache", None)):
             cache.invalidate()  # a token that expired between two requests; the SDK does the same for the first one
-            response = await self._once(body)
-        status = response.status_code
-        if not 200 <= status < 300 or status in (204, 205):
-            said = b""
-            with suppress(httpx2.HTTPError):
-                said = await self.side.read(response.http_response)
-            raise Refused(response, said)
+            response = await self._side.send(request)
+        if not response.http_response.is_success:
+            self.refused = response
+            await self._side.read(response.http_response)
+            raise status_error(response._client._make_status_error_from_response(response.http_response))
         self.first = self.first or response
         return response
 
-    async def _once(self, body: Mapping[str, Any]) -> Any:
-        streamed = {"stream": True} if self.request.stream else {}
-        try:
-            return await self.side.send(with_body(self.request, {**body, **streamed}))
-        except anthropic.APIConnectionError as exc:
-            raise Lost(exc, exc.request.url.host) from exc
-
     # --- what the caller gets -------------------------------------------------------------------------------------------
 
-    def answered(self, **body: Any) -> Any:
+    def _answered(self, **body: Any) -> Any:
         """Return the caller's response, with `content` or `stream` as its body."""
-        original, client, streamed = self.first.http_response, self.first._client, self.request.stream
-        if streamed:
-            client = copy.copy(client)
-            client._make_sse_decoder = SSEDecoder  # whatever its platform streams itself (Bedrock: frames)
-        kind = b"text/event-stream; charset=utf-8" if streamed else b"application/json"
-        headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
-        raw = httpx2.Response(200, headers=[*headers, (b"content-type", kind)], request=original.request, **body)
-        raw.elapsed = timedelta(seconds=time.perf_counter() - self._began)  # httpx knows it of what it has sent itself
-        return self._response(raw, client)
+        kind = b"text/event-stream; charset=utf-8" if self._request.stream else b"application/json"
+        headers = [each for each in self.first.http_response.headers.raw if each[0].lower() not in _OF_THE_BODY]
+        return self._response(200, headers=[*headers, (b"content-type", kind)], **body)
 
-    def failed(self, error: ModelError) -> Any:
-        """Return the response for a call that failed after its first request: an error that the SDK does not try again."""
-        if isinstance(error, Refused):
-            response = error.response
-        else:
-            raw = httpx2.Response(502, json=error_event(error), request=self.first.http_response.request)
-            response = self._response(raw, self.first._client)
+    def _failed(self, error: ModelError) -> Any:
+        """Return the response for a call that failed, or raise its error. What failed after the first request must not make
+        the SDK begin anew."""
+        refused = error.status not in (None, 200)
+        if self.first is None:  # this is the SDK's to deal with
+            if refused:
+                return self.refused
+            raise error.__cause__ if isinstance(error.__cause__, anthropic.APIConnectionError) else error
+        if self._request.stream:
+            return self._answered(content=frame(error_event(error)))
+        response = self.refused if refused else self._response(502, json=error_event(error))
         response.http_response.headers["x-should-retry"] = "false"
         response.http_response.request.headers["x-stainless-retry-count"] = "1"  # which a 401 is judged by
         return response
 
-    def _response(self, raw: httpx2.Response, client: Any) -> Any:
-        request = self.request
-        return type(self.first)(
-            raw=raw,
+    def _response(self, status: int, **parts: Any) -> Any:
+        request, client = self._request, self.first._client
+        if request.stream:
+            client = copy.copy(client)
+            client._make_sse_decoder = SSEDecoder  # whatever its platform streams itself (Bedrock: frames)
+        return self._side.response(
+            raw=httpx2.Response(status, request=self.first.http_response.request, **parts),
             cast_to=request.cast_to,
             client=client,
-            stream=request.stream and raw.status_code == 200,
+            stream=request.stream,
             stream_cls=request.stream_cls,
             options=self.first._options,
             retries_taken=request.retries_taken,
         )
 
 
-async def in_one_piece(content: bytes) -> AsyncIterator[bytes]:
-    """Yield a body that is there already."""
-    yield content
-
-
-def with_body(request: Any, body: dict[str, Any]) -> Any:
+def with_body(request: Any, body: Mapping[str, Any]) -> Any:
     """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
 
     A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
     """
-    options = request.options.model_copy()
-    options.json_data = body
-    cast_to = object if request.cast_to is httpx2.Response else request.cast_to
-    kept = {"stream": request.stream, "stream_cls": request.stream_cls, "retries_taken": request.retries_taken}
-    return anthropic.APIRequest(options=options, cast_to=cast_to, **kept)
+    made = copy.copy(request)
+    made.options = request.options.model_copy()
+    made.options.json_data = {**body, "stream": True} if request.stream else dict(body)
+    made.cast_to = object if request.cast_to is httpx2.Response else request.cast_to
+    return made
 
 
 # --- the caller's stream ----------------------------------------------------------------------------------------------
@@ -366,9 +338,7 @@ def frame(event: Mapping[str, Any]) -> bytes:
 
 
 def error_event(error: Exception) -> Event:
-    """Return the event with which a stream ends that could not go on: the API's own words where there are some."""
-    if isinstance(error, Refused) and error.event:
-        return error.event
+    """Return the event with which a stream ends that could not go on."""
     kind = getattr(error, "kind", "")
     kind = kind if kind.endswith("_error") and kind not in ("connection_error", "timeout_error") else "api_error"
     return {"type": "error", "error": {"type": kind, "message": str(error)}}
@@ -378,95 +348,45 @@ def error_event(error: Exception) -> Event:
 
 
 class SearchMiddleware(anthropic.Middleware):
-    """Answers requests that want the web; all others pass untouched.
+    """Answers requests that want the web; all others pass untouched."""
 
-    `known` says that the platform is what it seems, `retries` how often a later request is sent again (None: as often as the
-    client does it).
-    """
-
-    def __init__(
-        self, interceptor: WebSearchInterceptor, platform: Platform, client: Any, *, known: bool, retries: int | None
-    ) -> None:
-        self.client = client
-        self.retries = retries
+    def __init__(self, interceptor: WebSearchInterceptor, platform: Platform, client: Any) -> None:
         self._interceptor = interceptor
         self._platform = platform
-        self._known = known
-        self._lacks_search = False
+        self._client = client
 
     def handle(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of a blocking client."""
-        call = self._begin(request, forced=self._lacks_search)
-        if call is None and not self._offers_native(request):
+        request, call = self._begin(request)
+        if call is None:
             return call_next(request)
         side = CallersThread(call_next)
-        return side.run(lambda: self._answer(call, Exchange(request, side, self)))
+        return side.run(lambda: Exchange(request, side, self._client).answer(call))
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of an async client."""
-        call = self._begin(request, forced=self._lacks_search)
-        if call is None and not self._offers_native(request):
-            return await call_next(request)
-        return await self._answer(call, Exchange(request, AsyncSide(call_next), self))
+        request, call = self._begin(request)
+        return await (Exchange(request, AsyncSide(call_next), self._client).answer(call) if call else call_next(request))
 
-    async def _answer(self, call: InterceptedCall | None, exchange: Exchange) -> Any:
-        """Return the response to a request; where the server refuses the API's own tools, they are run here from then on."""
-        if call is not None:
-            return await self._run(call, exchange)
-        response = await exchange.side.send(exchange.request)
-        if response.status_code not in _REFUSED or (call := self._begin(exchange.request, forced=True)) is None:
-            return response
-        await exchange.side.read(getattr(response, "http_response", response))  # one that was asked for bare is itself
-        helped = await self._run(call, exchange)
-        self._lacks_search = self._lacks_search or helped.status_code < 400
-        return helped
-
-    async def _run(self, call: InterceptedCall, exchange: Exchange) -> Any:
-        """Return the caller's response: its stream as soon as that begins, or the whole message."""
-        request, events = exchange.request, call.events(exchange)
-        if _path(request) == COUNT:
-            return await exchange.side.send(with_body(request, _counted(call)))
-        whole = Reply()
-        try:
-            async for arrived in events:
-                if request.stream:
-                    return exchange.answered(stream=StreamBody(call, events, arrived, exchange.side))
-                for event in arrived:
-                    whole.apply(event)
-            return exchange.answered(content=json.dumps(call.writer.message(whole.content, call.usage)).encode())
-        except ModelError as exc:
-            if exchange.begun and request.stream:
-                return exchange.answered(content=frame(error_event(exc)))
-            if exchange.begun:
-                return exchange.failed(exc)
-            if isinstance(exc, Lost):
-                raise exc.raised from exc.raised.__cause__
-            if isinstance(exc, Refused):
-                return exc.response  # the first request's failure is the SDK's to deal with
-            raise
-
-    def _begin(self, request: Any, *, forced: bool) -> InterceptedCall | None:
-        body = request.options.json_data
-        if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
-            return None
-        call = self._interceptor.begin(body, self._platform, forced=forced)
+    def _begin(self, request: Any) -> tuple[Any, InterceptedCall | None]:
+        """Return the request, and the call that answers it; None when it can be sent."""
+        body, path = request.options.json_data, str(request.url).partition("?")[0]
+        if path not in (MESSAGES, COUNT) or not isinstance(body, dict):
+            return request, None
+        call = self._interceptor.begin(body, self._platform)
         if call is not None and body.get("thread"):
-            raise _thread_refusal(request)
-        return call
-
-    def _offers_native(self, request: Any) -> bool:
-        """Say whether a server that nobody knows is offered the API's own tools, which it may refuse."""
-        body = request.options.json_data
-        if self._known or _path(request) != MESSAGES or not isinstance(body, dict):
-            return False
-        kinds = [str(tool.get("type")) for tool in body.get("tools") or () if isinstance(tool, Mapping)]
-        return any(kind.startswith(("web_search_", "web_fetch_")) for kind in kinds)
+            raise _thread_refusal()
+        if call is not None and path == COUNT:  # of what the model would be sent
+            if (recording := call.session.recording) and recording.replayed_from:
+                raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
+            counted = call.request(final=False)
+            counted.pop("max_tokens", None)
+            return with_body(request, counted), None
+        return request, call
 
 
-def with_interception(
-    client: ClientT, interceptor: WebSearchInterceptor, *, platform: Platform | None = None, retries: int | None = None
-) -> ClientT:
-    """Return a copy of an SDK client with the middleware as its innermost; `platform` None is what the client seems to have.
+def with_interception(client: ClientT, interceptor: WebSearchInterceptor) -> ClientT:
+    """Return a copy of an SDK client with the middleware as its innermost.
 
     Raises:
         ConfigError: it is no client of the anthropic SDK, or of one without middleware.
@@ -474,24 +394,23 @@ def with_interception(
     given: Any = client
     if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
         raise ConfigError(f"intercept() takes a client of the anthropic SDK, not a {type(client).__name__}")
-    found, known = platform_of(client)
-    own = SearchMiddleware(interceptor, platform or found, given, known=known, retries=retries)
+    own = SearchMiddleware(interceptor, platform_of(client), given)
     others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
     return cast(ClientT, given.with_options(middleware=[*others, own]))
 
 
-def platform_of(client: Any) -> tuple[Platform, bool]:
-    """Return the platform behind an SDK client, and whether that is known for sure (an address may be anybody's)."""
+def platform_of(client: Any) -> Platform:
+    """Return the platform behind an SDK client. An address may be anybody's, so nothing is taken to search there by itself."""
     names = " ".join(kind.__name__ for kind in type(client).__mro__)
     if cloud := re.search("Bedrock|Vertex|Foundry", names):
-        return PLATFORMS[cloud[0].lower()], True
+        return PLATFORMS[cloud[0].lower()]
     host = client.base_url.host
     if host == "anthropic.com" or host.endswith(".anthropic.com"):
-        return ANTHROPIC, True
-    return replace(platform_at(str(client.base_url)), assumed=True), False
+        return ANTHROPIC
+    return replace(platform_at(str(client.base_url)), assumed=True, server_tools=False)
 
 
-def _thread_refusal(request: Any) -> anthropic.BadRequestError:
+def _thread_refusal() -> anthropic.BadRequestError:
     """Return the API's own refusal of a conversation that the server is to keep: it would keep the calls of our tools.
 
     The SDK's tool runner asks for one first and goes on with whole histories when it reads this (anthropic 2.12
@@ -500,20 +419,5 @@ def _thread_refusal(request: Any) -> anthropic.BadRequestError:
     message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
     details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
-    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", "http://localhost" + _path(request)))
+    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", f"http://localhost{MESSAGES}"))
     return anthropic.BadRequestError(message, response=response, body=body)
-
-
-def _path(request: Any) -> str:
-    return str(request.url).partition("?")[0]
-
-
-def _counted(call: InterceptedCall) -> dict[str, Any]:
-    """Return what the model would be sent, without what a count of tokens does not take.
-
-    Raises:
-        ReplayError: a cassette is replayed.
-    """
-    if (recording := call.session.recording) and recording.replayed_from:
-        raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
-    return {name: value for name, value in call.request(final=False).items() if name != "max_tokens"}

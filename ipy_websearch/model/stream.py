@@ -97,7 +97,7 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
     Raises:
         ModelError: the body is no stream of the Messages API, or an event is not JSON.
     """
-    start, seen, understood = b"", False, False
+    start, understood = b"", False
     async for frames, whole in _frames(pieces):
         start = start or b"\n\n".join(frames)[:_EXCERPT]
         events: list[Event] = []
@@ -108,13 +108,12 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
             if whole:  # what a stream that broke off ends with is no event
                 yield events
                 raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
-        if events:
-            yield events
-        seen = seen or bool(events)
         understood = understood or any(isinstance(event.get("type"), str) for event in events)
-    begun = start.lstrip()
-    cut_off = begun.startswith(_FIELDS) or any(name.startswith(begun) for name in _FIELDS)  # in its first word
-    if not understood and (seen or not cut_off):
+        if events and understood:
+            yield events
+        elif events:
+            raise no_message(start, redact)
+    if start.strip() and not understood and not start.lstrip().startswith(_FIELDS):  # what begins as a stream was cut off
         raise no_message(start, redact)
 
 
@@ -152,8 +151,10 @@ def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[st
     value: Any = None
     with suppress(ValueError, RecursionError):
         value = json.loads(content.decode("utf-8-sig", "replace"))
-    if isinstance(value, dict) and (isinstance(value.get("content"), list) or value.get("type") == "error"):
-        return dict(sound(value)) if _ODD.search(content) else value
+    if isinstance(value, dict):
+        blocks = value.get("content")
+        if value.get("type") == "error" or (isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)):
+            return dict(sound(value)) if _ODD.search(content) else value
     text = content.strip()
     if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
         raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
@@ -395,38 +396,31 @@ def may_be_billed(error: ModelError | None) -> bool:
     return error.status in (None, 200) and (error.kind in _MAYBE_BILLED or (error.status == 200 and error.kind == NO_MESSAGE))
 
 
-def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str]) -> ModelError:
+def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
     """Return the SDK's error for a refusal as ours."""
+    status, headers, kind = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
-    said = refusal(exc.status_code, exc.response.headers, detail, str(getattr(exc, "type", "") or ""))
-    return ModelError(request_id=exc.request_id, **said)
-
-
-def refusal(status: int, headers: Mapping[str, str], detail: str, kind: str) -> dict[str, Any]:
-    """Return what a `ModelError` says of a refusal."""
-    wait_s, kept = retry_after(headers), headers.get("x-should-retry") == "false"
-    message = explain(status, detail, kind, wait_s)
-    return {"message": message, "status": status, "retry_after": wait_s, "kind": "do_not_retry" if kept else kind}
+    message = explain(status, detail, kind, retry_after(headers))
+    kind = "do_not_retry" if headers.get("x-should-retry") == "false" else kind
+    return ModelError(message, status=status, request_id=exc.request_id, retry_after=retry_after(headers), kind=kind)
 
 
 def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
     """Return what an `error` event of a stream says, as an error."""
-    said = event.get("error")
-    error = said if isinstance(said, Mapping) else {}
+    error = event["error"] if isinstance(event.get("error"), Mapping) else {}
     detail = shorten(redact(plain(error.get("message")) or "no reason given"), 300)
     kind = str(error.get("type") or "")
     text = f"the model broke off its answer: {detail} ({kind or 'error'})"
     return ModelError(text, status=200, request_id=event.get("request_id") or request_id, kind=kind)
 
 
-def connection_error(exc: BaseException, address: str, redact: Callable[[str], str]) -> ModelError:
+def connection_error(exc: BaseException, address: str, redact: Callable[[str], str] = str) -> ModelError:
     """Return the error for a connection that could not be made, or was lost."""
     cause = exc.__cause__ or exc
     name = type(cause).__name__
     said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
     detail = shorten(redact(plain(said) or name), 160)
-    hung_up = type(cause.__cause__).__name__ in _HUNG_UP
-    sent = hung_up or name not in _NEVER_SENT
+    sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in _HUNG_UP
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,25 +18,14 @@ import httpx2
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.keys import base_url
-from ipy_websearch.model.client import CLOUDS, open_cloud
-from ipy_websearch.model.sdk_hook import (
-    COUNT,
-    LOST,
-    MESSAGES,
-    RAW_RESPONSE,
-    frame,
-    in_one_piece,
-    platform_of,
-    with_interception,
-)
+from ipy_websearch.model.client import CLOUDS, MESSAGES, open_cloud
+from ipy_websearch.model.sdk_hook import COUNT, LOST, RAW_RESPONSE, frame, with_interception
 from ipy_websearch.model.stream import BINARY, binary_events, connection_error
 
 if TYPE_CHECKING:
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
 PUBLIC = "https://api.anthropic.com"
-# How often a later request of a call is sent again; the first one is the caller's to send again.
-RETRIES = 2
 
 _NOT_PASSED = frozenset(
     "connection content-encoding content-length content-type cookie expect host idempotency-key keep-alive proxy-authenticate "
@@ -69,10 +58,7 @@ class Upstream:
             names = ", ".join(["anthropic", *CLOUDS])
             self.name = PUBLIC if place == "anthropic" else base_url(f"--platform ({names} or an address)", place, {})
             client = _bare_client(self.name)
-        platform, known = platform_of(client)
-        if not known:  # at an address that may be anybody's, searches are run here
-            platform = replace(platform, server_tools=False)
-        self._client: Any = with_interception(client, interceptor, platform=platform, retries=RETRIES)
+        self._client: Any = with_interception(client, interceptor)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -100,7 +86,7 @@ class Upstream:
         try:
             response = await getattr(self._client, method.lower())(path if self.cloud else target, **sent)
         except anthropic.APIStatusError as exc:
-            yield Answered(exc.status_code, _given_back(exc.response.headers), in_one_piece(exc.response.content))
+            yield Answered(exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes())
             return
         except anthropic.APIConnectionError as exc:
             raise connection_error(exc, self.name, str) from exc
