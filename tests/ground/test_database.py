@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ipy_websearch.database import Database
-from tests.fakes.notebook import subprocess_environment
-from tests.fakes.warm import python
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, session TEXT NOT NULL, usd INTEGER)"
 
@@ -145,16 +142,3 @@ def test_a_full_disk_is_the_callers_to_handle(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="full"):
         made.write(lambda c: c.execute("INSERT INTO entries (session, usd) VALUES (?, 1)", (big,)))
     assert made.read(lambda c: c.execute("SELECT count(*) FROM entries").fetchone()) == (1,) and not made.in_memory
-
-
-def test_kernels_that_open_one_new_file_together_lose_nothing(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tests.ground.test_database import add, database\n"
-        "made = database(Path(sys.argv[1]), timeout=20)\n"
-        "for _ in range(50): add(made)\n"
-        "assert made.warnings == []"
-    )
-    command = [*python(), "-c", code, str(tmp_path / "new" / "ledger.sqlite")]
-    started = [subprocess.Popen(command, env=subprocess_environment()) for _ in range(3)]
-    assert [process.wait(60) for process in started] == [0, 0, 0]
-    assert use(database(tmp_path / "new" / "ledger.sqlite")) == (151, 151)

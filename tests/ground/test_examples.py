@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import ipy_websearch
 from ipy_websearch.magics.arguments import parse
 from tests.fakes.replies import text, tool_use
 
@@ -33,14 +32,6 @@ def test_the_examples_of_docstrings_give_what_they_say(name: str) -> None:
     finally:
         vars(builtins).pop("_", None)  # where doctest keeps the last value; IPython would take it for gettext's
     assert done.attempted > 0 and done.failed == 0
-
-
-@pytest.mark.parametrize("name", sorted(ipy_websearch.__all__))
-def test_every_public_function_has_an_example(name: str) -> None:
-    """What blocks and what is a coroutine can be copied from its docstring."""
-    value = getattr(ipy_websearch, name)
-    if inspect.isfunction(value) and not name.endswith("_ipython_extension"):
-        assert ">>> " in (value.__doc__ or "")
 
 
 def readme_blocks(language: str) -> list[str]:

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import ipy_websearch
 from ipy_websearch import Session, background
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.requests import is_question, trimmed, user_message
 from tests.fakes.replies import text, thinking, tool_use
 
 
@@ -52,31 +49,16 @@ async def test_an_effort_is_sent_with_adaptive_thinking_and_is_in_the_steps(
     assert not {"output_config", "thinking"} & set(messages_api.bodies[-1]) and "takes no effort" in answer.notices[0]
 
 
-# --- conversations --------------------------------------------------------------------------------------------------------
-
-
-def turn(n: int, searches: int = 1) -> list[dict[str, Any]]:
-    """Return a whole turn: a question, calls with their results, an answer."""
-    messages: list[dict[str, Any]] = [user_message(f"question {n}")]
-    for s in range(searches):
-        call = f"toolu_{n}_{s}"
-        messages.append({"role": "assistant", "content": [{"type": "tool_use", "id": call, "name": "web_search", "input": {}}]})
-        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "x" * 100}]})
-    return [*messages, {"role": "assistant", "content": [{"type": "text", "text": f"answer {n}"}]}]
-
-
-def size(messages: Any) -> int:
-    return sum(len(str(m)) for m in messages)
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 5_000))
-def test_trimming_drops_whole_turns_from_the_oldest(searches: list[int], most: int) -> None:
-    """What is left begins with a question, holds every result with its call, and fits unless it is one turn."""
-    history = [m for n, s in enumerate(searches) for m in turn(n, s)]
-    kept, dropped = trimmed(history, most, size)
-    questions = sum(map(is_question, kept))
-    assert kept == history[len(history) - len(kept) :] and is_question(kept[0])
-    assert questions == len(searches) - dropped >= 1 and (size(kept) <= most or questions == 1)
+@pytest.mark.anyio
+async def test_a_long_conversation_loses_its_oldest_turns_whole(messages_api: Any, session: Any) -> None:
+    messages_api.models["my-own-model"] = 32_000
+    for n in range(3):
+        messages_api.reply("Yes.")
+        asked = f"question {n} " + "word " * 9_000
+        answer = await session.ask(asked, model="my-own-model", tools="none", follow=n > 0)
+    sent = messages_api.bodies[-1]["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"] and "question 1" in str(sent[0])
+    assert any("oldest turn was left out" in notice for notice in answer.notices)
 
 
 # --- recordings -----------------------------------------------------------------------------------------------------------
