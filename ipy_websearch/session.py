@@ -68,6 +68,7 @@ class Session:
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
         self.folder = folder or Path.cwd()
         self.settings = settings or load_settings(self.folder)
+        self.data_dir = data_dir()
         self.keys = Keys(settings_dir(), self.folder / ".env")
         self.panels = Panels()
         self.answers: list[Answer] = []
@@ -90,25 +91,25 @@ class Session:
     @cached_property
     def cache(self) -> Cache:
         """Earlier searches and pages."""
-        return Cache(data_dir() / "cache.sqlite")
+        return Cache(self.data_dir / "cache.sqlite")
 
     @cached_property
     def ledger(self) -> Ledger:
         """One row for each paid call."""
-        return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
+        return Ledger(self.data_dir / "ledger.sqlite", redact=self.redact)
 
     @cached_property
     def enrich_store(self) -> Store:
         """The values that enrichments found."""
         from ipy_websearch.enrichment.store import Store
 
-        return Store(self.ledger, data_dir() / "enrich.sqlite")
+        return Store(self.ledger, self.data_dir / "enrich.sqlite")
 
     @cached_property
     def router(self) -> SearchRouter:
         """The chain of providers."""
         return SearchRouter(
-            ProviderContext(self.http, self.keys, data_dir()),
+            ProviderContext(self.http, self.keys, self.data_dir),
             cache=self.cache,
             cache_ttl_s=lambda: self.settings.cache_ttl_s,
             search_tools=lambda: self.settings.search_tools,

@@ -1,4 +1,4 @@
-"""A fake web for the tests of this package's users: no network, no keys, no files, the real loop.
+"""A fake web for the tests of this package's users: no network, no keys, none of their files, the real loop.
 
 >>> import ipy_websearch
 >>> from ipy_websearch.testing import FakeWeb
@@ -12,8 +12,8 @@
 
 Inside the block, everything that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, magics, SQL functions) finds
 one search provider with your results, your pages, and a model with your replies; without a reply, the offline model answers
-from the results. Requests are checked as the API checks them (`check_request`), tools run, limits hold, costs are booked (in
-memory, at the prices of the model named). A reply that is left over fails the block at its end. In a notebook,
+from the results. Requests are checked as the API checks them (`check_request`), tools run, limits hold, costs are booked (apart
+from yours, at the prices of the model named). A reply that is left over fails the block at its end. In a notebook,
 `web = FakeWeb().start()` holds for all cells until `web.stop()`.
 """
 
@@ -33,9 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from ipy_websearch import api
-from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import FetchError, ModelError, ProviderError
-from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform, open_in_process
@@ -43,7 +41,6 @@ from ipy_websearch.model.offline.passages import Passage, cited_source, cited_te
 from ipy_websearch.model.offline.rules import check as check_request
 from ipy_websearch.model.offline.rules import everywhere, turns
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
-from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest, provider_info
 from ipy_websearch.providers.router import SearchRouter, Target
 from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults
@@ -265,13 +262,12 @@ class _NoNetwork(HttpClient):
 
 
 def _session(web: FakeWeb, folder: Path) -> Session:
-    """Return a session whose parts lead to the fake web, and whose ledger, cache and store are in memory."""
+    """Return a session whose parts lead to the fake web, and whose files are in `folder`."""
     session = Session(settings_in_force())
+    session.data_dir = folder
     session.keys = Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={}, keyring=False)
     session.download = web.download
     session.http = _NoNetwork(user_agent="ipy_websearch.testing")
-    session.cache, session.ledger = Cache(None), Ledger(None, redact=session.redact)
-    session.enrich_store = Store(session.ledger)
     session.claude = _Model(web)
     session.router = router = _Router(
         ProviderContext(session.http, session.keys, folder),

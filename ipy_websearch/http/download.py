@@ -158,13 +158,13 @@ async def _hop(
             content_type, charset = _media_type(response.headers.get("content-type", ""))
             if _UNREADABLE.match(content_type):
                 raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
-            too_large = FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
+            too_large = f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}"
             announced = response.headers.get("content-length", "")
             if announced.isdigit() and int(announced[:18]) > max_bytes and not cut:
-                raise too_large
+                raise FetchError(too_large)
             body, is_cut = await read_body(response, max_bytes)
             if is_cut and not cut:
-                raise too_large
+                raise FetchError(too_large)
         finally:
             await response.aclose()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:

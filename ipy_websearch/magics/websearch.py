@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import HELP, Call, Help, magic
-from ipy_websearch.settings import OFFLINE_MODEL, data_dir, did_you_mean, settings_dir
+from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean, settings_dir
 
 USAGE = """\
 %websearch status               what works now, and what is missing with the command that sets it
@@ -285,7 +285,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         *(row for row in keys if len(row) == 2),
         *([("cassette", f"{_count(session.recording)}; %websearch stop ends it")] if session.recording else []),
         ("version", f"ipy_websearch {ipy_websearch.__version__}"),
-        ("data", str(data_dir())),
+        ("data", str(session.data_dir)),
         ("settings", str(settings_dir())),
         ("spent", f"{usd(session.spent_usd)} in this session"),
     ]

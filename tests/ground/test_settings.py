@@ -84,9 +84,8 @@ def test_a_mistake_in_a_project_file_is_one_line(tmp_path: Path, content: str | 
     assert words in said and "pyproject.toml" in said
 
 
-@pytest.mark.parametrize("content", [b"[tool", b"\xff\xfe", b"tool = 3", b"[tool.other]\nx = 1", b"[[tool]]\nx = 1"])
-def test_a_project_file_that_does_not_name_us_is_left_alone(tmp_path: Path, content: bytes) -> None:
-    project(tmp_path, content)
+def test_a_project_file_that_does_not_name_us_is_left_alone(tmp_path: Path) -> None:
+    project(tmp_path, b"[tool")
     assert load_settings(tmp_path).count == 5
 
 

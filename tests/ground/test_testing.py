@@ -28,14 +28,10 @@ def test_search_and_fetch_give_what_was_given() -> None:
     with FakeWeb() as web:
         web.add_results("two words", ACME, dated)
         web.fail_search("broken", "no answer today")
-        web.add_page(
-            "https://acme.example/", "<html><body><article><h1>Acme</h1><p>It makes anvils.</p></article></body></html>"
-        )
+        web.add_page(ACME[0], "<html><body><article><h1>Acme</h1><p>It makes anvils.</p></article></body></html>")
         found = ipy_websearch.search("Some TWO  Words", provider="brave")
-        assert [hit.url for hit in found] == [ACME[0], "https://b.example/"] and found.provider == "fake"
-        assert found.to_frame().published_date[1] == pd.Timestamp("2026-01-02", tz="UTC")
+        assert [hit.url for hit in found] == [ACME[0], "https://b.example/"] and found[1] is dated and found.provider == "fake"
         assert len(ipy_websearch.search("two words again", count=1)) == 1 and not len(ipy_websearch.search("others"))
-        assert ipy_websearch.search("two words again", count=1).cached
         with pytest.raises(ProviderError, match="no answer today"):
             ipy_websearch.search("a broken one")
         with pytest.raises(ConfigError, match="did you mean 'brave'"):
@@ -50,7 +46,6 @@ def test_search_and_fetch_give_what_was_given() -> None:
 def test_enrich_and_sql_find_it_too(tmp_path: Path) -> None:
     """Records fill rows, failures are the rows' own, `ask_ai` is a chunk of them; nothing is written to disk."""
     frame = pd.DataFrame({"company": ["Acme", "Bolt"]})
-    before = sorted(tmp_path.rglob("*.sqlite"))
     with FakeWeb() as web:
         web.behave(
             lambda request: web.record(ceo={"value": "Jo", "confidence": 0.5}) if "Acme" in str(request) else "text only"
@@ -62,7 +57,7 @@ def test_enrich_and_sql_find_it_too(tmp_path: Path) -> None:
         sql.register(con)
         assert con.sql("SELECT ask_ai(company, 'Is it?') FROM frame").fetchall() == [("no",), ("yes",)]
         con.close()
-    assert sorted(tmp_path.rglob("*.sqlite")) == before
+    assert not [*tmp_path.rglob("*.sqlite")]
 
 
 def test_refusals_of_the_api_are_the_real_ones_and_every_reply_must_be_asked_for() -> None:
@@ -76,8 +71,6 @@ def test_refusals_of_the_api_are_the_real_ones_and_every_reply_must_be_asked_for
             ipy_websearch.ask("x?")
         with pytest.raises(ConfigError, match="the fake web has no web tools of its own"):
             ipy_websearch.ask("x?", tools="native")
-        with pytest.raises(ConfigError, match="fresh is 'no'; it must be True or False"):
-            ipy_websearch.search("what x", fresh="no")  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
         web.reply("too much")
     said = {"role": "user", "content": [{"type": "text", "text": ""}]}
@@ -101,24 +94,12 @@ def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None
             ipy_websearch.ask("Who?")
 
 
-def test_what_the_fake_answers_can_be_recorded_and_replayed_without_it(tmp_path: Path) -> None:
-    with FakeWeb() as web:
-        web.reply("Jo Doe.")
-        api.session().record(tmp_path / "lesson.cassette")
-        said = ipy_websearch.ask("Who is the CEO?").text
-        api.session().stop_recording()
-    api.session().replay(tmp_path / "lesson.cassette")
-    assert ipy_websearch.ask("Who is the CEO?").text == said
-    api.session().stop_recording()
-
-
 def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
     """Over HTTP at an address of its own, with an SDK client in the process, or as a server that takes plain text only."""
     asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
     with FakeWeb(platform="ollama") as web:
         web.add_results("acme", ACME)
-        for _ in range(2):
-            web.reply("There.")
+        web.behave(lambda request: "There.")
         with anthropic.Anthropic(api_key="none", base_url=web.serve()) as client:
             assert client.messages.create(**asked).content[0].text == "There."
         assert asyncio.run(web.client().messages.create(**asked)).content[0].text == "There."
@@ -128,19 +109,6 @@ def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
         assert web.requests[-1]["messages"][-1]["content"][0]["content"][0]["type"] == "text"
 
 
-def test_other_programs_may_ask_the_fake_model_all_at_once() -> None:
-    """As an enrichment in another kernel does."""
-    asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
-
-    async def ask(url: str) -> list[Any]:
-        async with anthropic.AsyncAnthropic(api_key="none", base_url=url, max_retries=0) as client:
-            return await asyncio.gather(*(client.messages.create(**asked) for _ in range(60)))
-
-    with FakeWeb() as web:
-        web.behave(lambda request: ["There."])
-        assert {reply.content[0].text for reply in asyncio.run(ask(web.serve()))} == {"There."}
-
-
 def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its keys, conversation and costs are as they were, and the machine's keys and engines are not used inside."""
     mine = api.session()
@@ -148,9 +116,7 @@ def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.Mo
         assert api.session() is web.session is not mine
         web.add_results("", ACME)
         assert ipy_websearch.search("anything").provider == "fake" and len(ipy_websearch.cost()) == 1
-        with FakeWeb() as inner:
-            assert api.session() is inner.session
-        assert api.session() is web.session and web.session.keys.get("brave") is None
+        assert web.session.keys.get("brave") is None
         with pytest.raises(MissingKeyError):
             ipy_websearch.ask("x?", tools="brave_search")
     assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests
