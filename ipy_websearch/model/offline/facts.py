@@ -8,32 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
+from ipy_websearch.citations.quantities import read
 from ipy_websearch.model.offline.passages import Source, named_in
 from ipy_websearch.providers.passages import content_words, stem, stems
 
 MOST_ROWS = 20
-_SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_NUMBER = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?)\s*(thousand|million|billion|trillion)?", re.IGNORECASE)
-_EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}, "number": 0, "integer": 0, "boolean": False}
+_SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+_NO_CELL = {"value": None, "source": "", "quote": "", "confidence": 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One property of an article, and the article."""
-
-    name: str
-    value: str
-    source: Source
-
-
-def facts_of(source: Source) -> list[Fact]:
-    """Return the facts of an article, in order."""
-    pairs = (fact.partition(":") for fact in source.facts[1])
-    return [Fact(name.strip(), value.strip(), source) for name, _, value in pairs if value.strip()]
+def facts_of(source: Source) -> dict[str, str]:
+    """Return the facts of an article, name to value, in order."""
+    return dict(fact.split(": ", 1) for fact in source.facts[1] if ": " in fact)
 
 
 def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> dict[str, Any]:
@@ -41,90 +29,69 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
 
     `text` is what the user wrote. It names the article that a record is about, and asks for the properties.
     """
+    properties = schema.get("properties") or {}
+    if "items" in properties.get("rows", ()):
+        return {"rows": _rows(properties["rows"]["items"]["properties"], sources)}
     filled: dict[str, Any] = {}
-    for name, part in (schema.get("properties") or {}).items():
-        if row := (_variant(part, "array").get("items") or {}).get("properties"):
-            filled[name] = _rows(row, sources)
-            continue
-        given = _variant(part, "object").get("properties") or {}
+    for name, part in properties.items():
         line = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
         asked = f"{line[1] if line else name.replace('_', ' ')} {part.get('description', '')}"
-        cell = _cell(name, asked, text, given if "value" in given else {"value": part}, sources)
-        filled[name] = cell if "value" in given else cell["value"]
+        value = (part.get("properties") or {}).get("value")
+        cell = _cell(name, asked, text, value or part, sources)
+        filled[name] = cell if value else cell["value"]
     return filled
 
 
-def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _rows(columns: Mapping[str, Any], sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return a table with a row for each article that has one of the facts asked for; its first column of text is the title."""
-    key = next((name for name, part in properties.items() if name != "source" and _variant(part, "string")), "")
+    key = next((name for name, schema in columns.items() if name != "source" and _kind(schema).get("type") == "string"), "")
     rows = []
     for source in sources[:MOST_ROWS]:
-        facts = {name: _match(name, name, facts_of(source)) for name in properties if name not in (key, "source")}
-        found = {name: _converted(fact, properties[name]) for name, fact in facts.items() if fact is not None}
+        found = {name: _value(name, name, source, schema)[1] for name, schema in columns.items() if name not in (key, "source")}
         if any(value is not None for value in found.values()):
             row = {**found, key: source.title, "source": source.url}
-            rows.append({name: _filled(row.get(name), part) for name, part in properties.items()})
+            rows.append({name: row.get(name) for name in columns})
     return rows
 
 
-def _cell(name: str, asked: str, text: str, parts: Mapping[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
-    """Return the parts of a cell for a property, from the article that the text names; empty without such a fact."""
-    said, known = set(stems(text)), dict[str, Any](confidence=0.0)
-    for source in sorted(named_in(text, sources), key=lambda source: -len(set(stems(source.title)) & said)):
-        fact = _match(name, asked, facts_of(source))
-        if fact is not None and (value := _converted(fact, parts["value"], asked)) is not None:
-            known = {"value": value, "source": source.url, "quote": f"{fact.name}: {fact.value}", "confidence": 1.0}
-            break
-    return {key: _filled(known.get(key), part) for key, part in parts.items()}
+def _cell(name: str, asked: str, text: str, schema: Mapping[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the cell of a property, from the article that the text names; null without such a fact."""
+    said = set(stems(text))
+    for source in sorted(named_in(text, sources), key=lambda source: -len(said.intersection(stems(source.title)))):
+        quote, value = _value(name, asked, source, schema)
+        if value is not None:
+            return {"value": value, "source": source.url, "quote": quote, "confidence": 1.0}
+    return _NO_CELL
 
 
-def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
-    """Return the fact that has the property's name, else the one with the longest name that stands in the question."""
-    plain = stems(name.replace("_", " "))
-    named = [fact for fact in facts if stems(fact.name) == plain]
-    words = {stem(word) for word in content_words(asked)} | {word.casefold() for word in asked.split()}
-    within = [fact for fact in facts if set(stems(fact.name)) <= words]
+def _value(name: str, asked: str, source: Source, schema: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return a fact as it stands in an article, and its value as the schema wants it, None where there is none: the fact of the
+    property's name, else the one with the longest name that stands in the question."""
+    facts, words = facts_of(source), {stem(word) for word in content_words(asked)} | {w.casefold() for w in asked.split()}
+    within = sorted((fact for fact in facts if words.issuperset(stems(fact))), key=len, reverse=True)
     if re.search(r"\bwho\b", asked, re.IGNORECASE):
-        within = [f for f in facts if f.name.endswith(" by") and set(stems(f.name)[:1]) <= words] or within
-    return next(iter(named or sorted(within, key=lambda fact: -len(fact.name))), None)
+        within = [fact for fact in facts if fact.endswith(" by") and words.issuperset(stems(fact)[:1])] or within
+    named = [fact for fact in facts if stems(fact) == stems(name.replace("_", " "))]
+    for fact in (named or within)[:1]:
+        return f"{fact}: {facts[fact]}", _converted(facts[fact], _kind(schema), asked)
+    return "", None
 
 
-def _converted(fact: Fact, schema: Mapping[str, Any], asked: str = "") -> Any:
+def _kind(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a value without the variant that allows null."""
+    kind: Mapping[str, Any] = schema.get("anyOf", [schema])[0]
+    return kind
+
+
+def _converted(value: str, schema: Mapping[str, Any], asked: str) -> Any:
     """Return a fact's value as the schema wants it, None where it does not fit; `asked` may want it "in millions"."""
-    kinds, types = _variants(schema), _types(schema)
-    if choices := [choice for kind in kinds for choice in kind.get("enum") or () if choice is not None]:
-        return next((choice for choice in choices if str(choice).casefold() == fact.value.casefold()), None)
-    if "integer" in types or "number" in types:
+    if "enum" in schema:
+        return next((choice for choice in schema["enum"] if str(choice).casefold() == value.casefold()), None)
+    kind, numbers = schema.get("type"), read(value).numbers
+    if kind in ("integer", "number") and numbers:
         wanted = re.search(rf"\b({'|'.join(_SCALE)})s?\b", asked, re.IGNORECASE)
-        return _number(fact.value, whole="number" not in types, per=_SCALE[wanted[1].lower()] if wanted else 1)
-    is_date = any(kind.get("format") == "date" for kind in kinds)
-    return fact.value if "string" in types and (not is_date or re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value)) else None
-
-
-def _number(text: str, *, whole: bool, per: int) -> float | int | None:
-    found = _NUMBER.search(text)
-    if found is None:
-        return None
-    scale = _SCALE[found[2].lower()] if found[2] else 1
-    value = float(found[1].replace(",", "").replace("−", "-")) * scale / per
-    nearest = round(value)
-    return nearest if abs(value - nearest) < 1e-6 else None if whole else value
-
-
-def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [schema, *(part for key in ("anyOf", "oneOf") for part in schema.get(key) or ())]
-
-
-def _variant(schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return the variant of a schema that takes values of a kind, an empty one when none does."""
-    return next((part for part in _variants(schema) if kind == part.get("type") or kind in list(part.get("type") or ())), {})
-
-
-def _types(schema: Mapping[str, Any]) -> list[str]:
-    return [name for name in (*_EMPTY, "null") if _variant(schema, name)]
-
-
-def _filled(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a value; where there is none null, or what is empty in a type that allows no null."""
-    types = _types(schema)
-    return copy(_EMPTY[types[0]]) if value is None and types and "null" not in types else value
+        number = numbers[0].readings[0].own / (_SCALE[wanted[1].lower()] if wanted else 1)
+        nearest = round(number)
+        return nearest if abs(number - nearest) < 1e-6 else number if kind == "number" else None
+    is_date = schema.get("format") == "date"
+    return value if kind == "string" and (not is_date or re.fullmatch(r"\d{4}-\d\d-\d\d", value)) else None

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from operator import itemgetter
+from itertools import count, groupby
 from typing import Any
 
 from ipy_websearch.model.requests import content_of
@@ -48,9 +47,10 @@ class Source:
     @property
     def facts(self) -> tuple[int, list[str]]:
         """The place of the line of facts, and the facts as they stand there; none where there is no such line."""
-        at = next((at for at, text in enumerate(self.paragraphs) if text.startswith(FACTS)), 0)
-        line = self.paragraphs[at] if self.paragraphs else ""
-        return at, line[len(FACTS) :].strip().rstrip(".").split("; ") if line.startswith(FACTS) else []
+        for at, text in enumerate(self.paragraphs):
+            if text.startswith(FACTS):
+                return at, text.removeprefix(FACTS).strip().rstrip(".").split("; ")
+        return 0, []
 
 
 @dataclass(slots=True)
@@ -72,43 +72,36 @@ class Conversation:
     @property
     def query(self) -> str:
         """The words to search for; a follow-up carries what it leaves out: the subject, the words of the one before."""
+        asks, names_one = _ASKS.search(self.question), _NAME.search(self.question)
         if not self.previous or not self.subject:
             return self.question
-        asks, names_one = bool(_ASKS.search(self.question)), bool(_NAME.search(self.question))
         if _POINTS_BACK.search(self.question) or (asks and not names_one):
             return f"{self.subject}: {self.question}"
-        if asks:
-            return self.question
         replaced = stems(self.subject) if names_one else ()  # "And the moons?", "What about Brazil?"
         kept = [word for word in content_words(self.previous) if stem(word) not in replaced]
-        return " ".join([*content_words(self.question), *kept])
+        return self.question if asks else " ".join([*content_words(self.question), *kept])
 
 
 def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     """Return what the messages of a valid request say: each message with words of the user's own opens a question."""
-    talk, index = Conversation(), 0
+    talk, places = Conversation(), count()
     for message in messages:
-        blocks = content_of(message) if message["role"] != "system" else []
+        blocks = content_of(message)
         if message["role"] == "assistant":
             talk.calls |= {block["id"]: (block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"}
             titles = [cited.get("title") for block in blocks for cited in block.get("citations") or ()]
             talk.subject = next(filter(None, titles), talk.subject)
-            continue
-        if (words := text_of(blocks)) and all(block["type"] != "tool_result" for block in blocks):
-            talk = Conversation(words, talk.query, talk.subject)
-        for block in blocks:
-            given = content_of(block) if block["type"] == "tool_result" else [block]
-            if block.get("is_error"):
-                talk.failure = text_of(given)
-                continue
-            _, asked = talk.calls.get(str(block.get("tool_use_id")), ("", {}))
-            where = str(asked.get("url") or asked.get("path") or "")
-            for part in given:
-                if part["type"] == "search_result":
-                    talk.sources.append(cited_source(part, index))
-                    index += 1
-                elif where and part["type"] == "text":
-                    talk.sources.append(Source(where, where, tuple(re.split(r"\n\s*\n", part["text"]))))
+        elif message["role"] == "user":
+            results = [block for block in blocks if block["type"] == "tool_result"]
+            if not results and (words := text_of(blocks)):
+                talk = Conversation(words, talk.query, talk.subject)
+            talk.failure = next((text_of(content_of(block)) for block in results if block.get("is_error")), talk.failure)
+            for block in results:
+                _, asked = talk.calls.get(block["tool_use_id"], ("", {}))
+                if (url := asked.get("url")) and not block.get("is_error"):
+                    talk.sources.append(Source(url, url, tuple(re.split(r"\n\s*\n", text_of(content_of(block))))))
+            given = [part for block in blocks for part in (block, *(content_of(block) if block in results else ()))]
+            talk.sources += [cited_source(part, next(places)) for part in given if part["type"] == "search_result"]
     return talk
 
 
@@ -134,10 +127,8 @@ SHOWN = 3
 # Characters of a passage; a longer paragraph is cut to its best sentences.
 LONGEST = 480
 
-LABEL = (
-    "**No model read these: they are the passages that share your words. "
-    "`%websearch key anthropic` sets a key for answers by Claude.**"
-)
+SETS_KEY = "`%websearch key anthropic` sets a key for answers by Claude."
+LABEL = f"**No model read these: they are the passages that share your words. {SETS_KEY}**"
 _PARTS_OF_NAMES = [[stem(word)] for word in "new north northern south southern east eastern west western equatorial".split()]
 # What the line of an article with its facts begins with, and the fact that names it otherwise.
 FACTS, OTHER_NAMES = "Facts:", "other names: "
@@ -152,11 +143,11 @@ class Passage:
     text: str
 
 
-def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]:
+def answer_blocks(talk: Conversation) -> list[dict[str, Any]]:
     """Return the text blocks of the answer: the gated sentence if any, the label, the passages with their citations."""
     passages = best_passages(talk.query, talk.sources)
     if not passages:
-        return [{"type": "text", "text": f"{LABEL}\n\n{_nothing_found(talk, searched)}"}]
+        return [{"type": "text", "text": f"No model read these words. {_why_nothing(talk)} {SETS_KEY}"}]
     wanted = {stem(word) for word in content_words(talk.query)}
     quotes = [replace(passage, text=_excerpt(passage.text, wanted)) for passage in passages]
     parts = [cited_text(quote, "> " + _emphasized(quote.text, wanted)) for quote in quotes]
@@ -167,13 +158,13 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     return [block for part in parts for block in (part, gap)][:-1]
 
 
-def _nothing_found(talk: Conversation, searched: bool) -> str:
+def _why_nothing(talk: Conversation) -> str:
     if talk.failure:
         reason = talk.failure.removeprefix(UNAVAILABLE).strip(" ()").removeprefix("the search failed: ")
-        return f"The search failed: {reason or 'no reason is known'}"
-    if searched:
-        return f"The search gave no passage for “{talk.query}”."
-    return "There is no search tool in this question, and without one there is nothing to quote."
+        return f"The search failed: {reason or 'no reason is known'}."
+    if not talk.calls:
+        return "There is no search tool in this question, and without one there is nothing to quote."
+    return f"The search gave no passage for “{talk.query}”."
 
 
 def _missing(question: str, passages: Sequence[Passage]) -> str:
@@ -224,10 +215,9 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
 def _facts(source: Source, wanted: set[str]) -> list[Passage]:
     """Return the facts of an article that are asked for by name, neighbours as one passage, else its whole fact line."""
     at, facts = source.facts
-    asked = [{stem(word) for word in content_words(fact.partition(":")[0])} <= wanted for fact in facts]
-    runs = [[fact for fact, _ in run] for is_asked, run in groupby(zip(facts, asked, strict=True), itemgetter(1)) if is_asked]
-    texts = ["; ".join(run) for run in runs] or [source.paragraphs[at]] if facts else []
-    return [Passage(source, at, text) for text in texts]
+    runs = groupby(facts, lambda fact: wanted.issuperset(map(stem, content_words(fact.partition(":")[0]))))
+    asked = ["; ".join(run) for is_asked, run in runs if is_asked]
+    return [Passage(source, at, text) for text in asked or ([source.paragraphs[at]] if facts else [])]
 
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:

@@ -20,13 +20,13 @@ from ipy_websearch.model.offline.passages import Conversation, answer_blocks, re
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.model.stream import message_events
 from ipy_websearch.providers.passages import content_words
-from ipy_websearch.tools.web import likely_readings, without_addresses
+from ipy_websearch.tools.web import likely_readings
 
 # Words of a row's questions that are searched for.
 QUERY_WORDS = 24
+# Pages that a question names and that are read.
+MOST_PAGES = 3
 
-_PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
-_PREFERRED = ("web_search", "brave_search", "web_search_brave")
 _RECORDS = re.compile(r"record|answer|submit|save|extract|output|respond", re.IGNORECASE)
 
 
@@ -48,37 +48,31 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
     schemas = {str(tool["name"]): tool["input_schema"] for tool in request.get("tools") or () if "input_schema" in tool}
     choice = request.get("tool_choice") or {}
     call = None if choice.get("type") == "none" else _call(talk, schemas, str(choice.get("name") or ""))
-    if call is not None:
-        name, values = call
-        block = {"type": "tool_use", "id": f"toolu_offline_{_digest(request)}0", "name": name, "input": values}
-        return Reply([block], "tool_use")
-    if form := (request.get("output_config") or {}).get("format"):
-        filled = fill_record(form["schema"], talk.question, talk.sources)
-        return Reply([{"type": "text", "text": json.dumps(filled, ensure_ascii=False)}])
-    return Reply(answer_blocks(talk, searched=bool(talk.calls)))
+    if call is None:
+        return Reply(answer_blocks(talk))
+    name, values = call
+    return Reply([{"type": "tool_use", "id": f"toolu_offline_{_digest(request)}0", "name": name, "input": values}], "tool_use")
 
 
 def _call(talk: Conversation, schemas: Mapping[str, Any], wanted: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool call to make now: a page or file that the question names, else a search, else the record.
+    """Return the tool call to make now: a page that the question names, else a search, else the record.
 
     `wanted` is the tool that the model has to call, "" when it may choose.
     """
-    takes = {
-        kind: [name for name, schema in schemas.items() if kind in (schema.get("properties") or ()) and wanted in ("", name)]
-        for kind in ("url", "path", "query")
-    }
-    done = [value for _, given in talk.calls.values() for value in given.values()]
-    addresses = [readings[0] for readings in likely_readings(talk.question) if readings]
-    named = {"url": addresses, "path": _PATH.findall(without_addresses(talk.question))}
-    unread = [(kind, value) for kind, values in named.items() for value in values[:3] if takes[kind] and value not in done]
+    offered = {name: schema.get("properties") or {} for name, schema in schemas.items() if wanted in ("", name)}
+    readers, searchers = ([name for name, takes in offered.items() if kind in takes] for kind in ("url", "query"))
+    read = [given.get("url") for _, given in talk.calls.values()]
+    addresses = [readings[0] for readings in likely_readings(talk.question)[:MOST_PAGES] if readings]
+    unread = [url for url in addresses if readers and url not in read]
     if unread:
-        kind, value = unread[0]
-        return takes[kind][0], {kind: value}
-    if takes["query"] and (wanted or not talk.calls):
-        return min(takes["query"], key=lambda name: name not in _PREFERRED), {"query": search_words(talk.query)}
-    used = {name for name, _ in talk.calls.values()}.union(*takes.values())
-    records = [name for name in schemas if wanted == name or (not wanted and _RECORDS.search(name) and name not in used)]
-    return (records[0], fill_record(schemas[records[0]], talk.question, talk.sources)) if records else None
+        return readers[0], {"url": unread[0]}
+    if searchers and (wanted or not talk.calls):
+        return searchers[0], {"query": search_words(talk.query)}
+    used = {name for name, _ in talk.calls.values()}.union(readers, searchers)
+    for name in offered:
+        if wanted or (_RECORDS.search(name) and name not in used):
+            return name, fill_record(schemas[name], talk.question, talk.sources)
+    return None
 
 
 def search_words(text: str) -> str:
