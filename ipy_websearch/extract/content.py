@@ -92,6 +92,11 @@ class _Run:
     def is_prose(self) -> bool:
         return len(self.text) >= _PROSE_CHARACTERS and self.linked < _PROSE_LINKED
 
+    @property
+    def is_chrome(self) -> bool:
+        """A menu, a banner or the like, whatever trafilatura says."""
+        return bool(self.flags & (_NAVIGATION | _BOILERPLATE) or (self.flags & _DOUBTFUL and self.linked > _MOSTLY_LINKED))
+
 
 def keep_content(root: Any, *, url: str, kinds: frozenset[str]) -> None:
     """Reduce the body of `root` to its content; a page without any that can be told stays as it is.
@@ -159,20 +164,33 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
     """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
     kept = [run for run in runs if run.keep]
     area = _smallest_area(kept, body)
-    size = sum(len(run.text) for run in kept)
-    prose = sum(len(run.text) for run in kept if run.is_prose) / max(1, size)
+    size = _length(kept)
     if size < _PART_CHARACTERS and _is_one_of_several(runs, body, main):
         area = _smallest_area((run for run in runs if run.keep), body) if main is None else main
-    for run in kept:  # a menu, a banner or the like is none, whatever trafilatura says
-        run.keep = not (run.flags & (_NAVIGATION | _BOILERPLATE) or (run.flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
+    for run in kept:
+        run.keep = not run.is_chrome
     barred = _NAVIGATION | _BOILERPLATE | _DOUBTFUL | _COMMENTS
-    if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
-        whole = area if sum(len(run.text) for run in runs) > _SMALL_PAGE else body
+    if _is_weak(kept):
+        whole = area if _length(runs) > _SMALL_PAGE else body
         _keep_area(runs, whole if main is None else main, barred)
         return
-    is_article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
-    _keep_area(runs, area, barred, strict=is_article)
+    is_article = size > _ARTICLE_CHARACTERS and _prose(kept) > _ARTICLE_PROSE * size
+    _keep_area(runs, area, barred, strict=is_article or bool(kinds & _ARTICLE_KINDS))
     _drop_last_headings(runs)
+
+
+def _length(runs: Iterable[_Run]) -> int:
+    return sum(len(run.text) for run in runs)
+
+
+def _prose(runs: Iterable[_Run]) -> int:
+    return _length(run for run in runs if run.is_prose)
+
+
+def _is_weak(runs: list[_Run]) -> bool:
+    """Return whether runs are too few, or hold too little prose, to show where the content is."""
+    size = _length(runs)
+    return size < _WEAK_CHARACTERS or _prose(runs) < _WEAK_PROSE * size
 
 
 def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
@@ -187,7 +205,7 @@ def _is_one_of_several(runs: list[_Run], body: Any, main: Any) -> bool:
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
     prose = [run for run in runs if run.is_prose and not run.flags and (main is None or main in run.blocks)]
-    if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
+    if 2 * _length(run for run in prose if run.keep) >= _length(prose):
         return False
     for run in prose:
         run.keep = True
@@ -269,10 +287,14 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     strip_attributes(copy, "colspan", "rowspan")  # for which it makes cells, millions of a hostile table
     for node_and_text in unmarked:
         setattr(*node_and_text)
-    taken = ""
-    with suppress(Exception):  # a page that breaks trafilatura is judged by its marked-up area alone
-        document = trafilatura.bare_extraction(copy, url=url, include_comments=False)
-        taken = "".join(document.body.itertext())
-    marks = set(taken)
-    for number, run in enumerate(runs):
-        run.keep = chr(_FIRST_MARK + number) in marks
+    # Its comparison with two other extractors takes a third of a page's time, and pays where its own choice is weak.
+    for fast in (True, False):
+        marks = set[str]()
+        with suppress(Exception):  # a page that breaks trafilatura is judged by its marked-up area alone
+            document = trafilatura.bare_extraction(copy, url=url, include_comments=False, fast=fast)
+            marks.update(*document.body.itertext())
+        for number, run in enumerate(runs):
+            run.keep = chr(_FIRST_MARK + number) in marks
+        kept = [run for run in runs if run.keep]
+        if not (_is_weak(kept) or _is_weak([run for run in kept if not run.is_chrome])):
+            return

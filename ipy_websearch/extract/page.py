@@ -64,6 +64,7 @@ _NEVER_CONTENT = (
 _HIDDEN = re.compile(
     r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?!\.?[1-9])|(?:left|top|text-indent):-\d{3,}"
 )
+_length = etree.XPath("string-length(normalize-space())")
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
 # The pilcrows and link icons on headings.
 _PERMALINKS = etree.XPath(
@@ -152,10 +153,8 @@ def parse(text: str) -> Any:
 def clean(root: Any, url: str) -> dict[str, None]:
     """Take out scripts, images and what is hidden, make links absolute; return the http(s) links, each once, in order."""
     body = root.body
-    for frame in root.xpath(".//frame[@src]"):  # all that a frameset shows stands at other addresses
-        link = etree.SubElement(etree.SubElement(body, "p"), "a", href=frame.get("src"))
-        link.text = f"Frame: {frame.get('title') or frame.get('name') or frame.get('src')}"
     links = _absolute_links(root, url)
+    root.head.clear()  # trafilatura copies the tree several times
     etree.strip_elements(body, *_NEVER_CONTENT, with_tail=False)
     if visible(words := "".join(body.itertext())) != words:  # what is not visible could not be set again, nor should it be read
         for element in body.iter():
@@ -179,10 +178,6 @@ def _drop_hidden(body: Any) -> None:
         shown_later = element.get("role") in ("tabpanel", "region") or (element.get("id") or "").startswith("S:")
         if hidden and not shown_later and _length(element) <= max(_MOST_OF_THE_PAGE * total, _TOO_SHORT):
             element.drop_tree()
-
-
-def _length(element: Any) -> int:
-    return sum(len(text.strip()) for text in element.itertext())
 
 
 def _absolute_links(root: Any, url: str) -> dict[str, None]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_CACHE_KIND = "page-6"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-7"  # the number goes up whenever extraction gives something else for the same page
 
 
 class PageReader:

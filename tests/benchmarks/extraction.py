@@ -13,6 +13,7 @@ its address were a forum's thread, which must not change how it is read. Times a
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import importlib.util
 import json
@@ -99,13 +100,18 @@ _shared: dict[str, Any] = {}
 
 
 def _begin(articles: Path, pages: Path) -> None:
+    gc.disable()  # as the worker does: it collects when a page's answer is out
     _shared.update(readers=readers(), articles=loaded(articles / "evaluate.py"), pages=loaded(pages / "evaluate.py"))
 
 
 def read(task: Task) -> dict[str, Read]:
     """Return what each reader makes of a page."""
     body = gzip.decompress(task.file.read_bytes())
-    return {name: _read(task, body, reader) for name, reader in _shared["readers"].items()}
+    found = {}
+    for name, reader in _shared["readers"].items():
+        found[name] = _read(task, body, reader)
+        gc.collect()
+    return found
 
 
 def _read(task: Task, body: bytes, reader: Reader) -> Read:

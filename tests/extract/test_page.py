@@ -298,11 +298,6 @@ def test_latin_text_without_a_charset_is_read_by_its_language_or_its_letters(tex
     assert read(f"{opening}<body><p>{text}</p>".encode(page), "text/html").content == text
 
 
-def test_a_frameset_gives_the_addresses_of_its_frames() -> None:
-    got = read('<title>T</title><frameset cols="9,9"><frame src=menu.html name=menu><frame src="javascript:x()"></frameset>')
-    assert got.content.startswith("[Frame: menu](https://docs.example.org/guide/menu.html)") and len(got.links) == 1
-
-
 def test_a_table_has_one_head_and_a_numbered_list_its_numbers() -> None:
     rows = "<tr></tr><tr><th>a</th><th colspan=2>b</th></tr><tr><td>1</td><td>2</td><td>3</td></tr>"
     assert "| a | b |  |\n| --- | --- | --- |\n| 1 | 2 | 3 |" in read(f"<p>Rows:</p><table>{rows}</table>").content
