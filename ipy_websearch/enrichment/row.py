@@ -20,7 +20,7 @@ from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, c
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
-from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
+from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.loop.table import SCHEMAS
 from ipy_websearch.model.client import ModelClient, forces_tools
@@ -37,9 +37,8 @@ from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, stood_in
 from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
-from ipy_websearch.results import Event as ToldEvent
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.tools.base import Tool, ToolContext
 from ipy_websearch.tools.web import PageReading, web_search_tool
 
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
@@ -220,10 +219,6 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 # --- the row -------------------------------------------------------------------------------------------------------------
 
 
-class Lacks(Exception):
-    """The model turned out to lack "tools" or "output_config": the row is asked again without."""
-
-
 @dataclass(frozen=True, slots=True)
 class RowConfig:
     """What all rows of a run share. `searches` None: the model is offered no search; `model` "": no model is asked.
@@ -283,7 +278,11 @@ class Row(Face):
         """Ask for the row's values; what goes wrong is in the outcome."""
         outcome = self.outcome
         try:
-            await self._converse()
+            async with aclosing(self.loop.run(self._first())) as signals:
+                async for signal in signals:
+                    if not isinstance(signal, list):
+                        self._booking.take(signal)
+                        outcome.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
             if outcome.status == "interrupted":
                 outcome.status, outcome.error = "budget", self._booking.budget.refusal
         except BudgetExceededError as exc:
@@ -297,53 +296,6 @@ class Row(Face):
             self._booking.close(self.loop.cut_off())
             outcome.cost_usd = self._booking.cost_usd
 
-    async def _converse(self) -> None:
-        """Ask with tools; where the model calls none, with what a search found."""
-        client, model, mode = self._config.client, self._config.model, self._config.retrieve_first
-        while True:
-            if not self._reading and (mode == "always" or (mode == "auto" and client.lacks(model, "tools"))):
-                await self._retrieve()
-            try:
-                return await self._exchange()
-            except Lacks as lack:
-                client.note_lack(model, lack.args[0])
-
-    async def _exchange(self) -> None:
-        """Run the loop to its end."""
-        try:
-            async with aclosing(self.loop.run()) as signals:
-                async for signal in signals:
-                    if not isinstance(signal, list):
-                        self._book(signal)
-        except ModelError as exc:
-            if self._formatted and refuses_formats(exc):
-                raise Lacks("output_config") from exc
-            if not self._reading and self._config.retrieve_first != "never" and refuses_tools(exc):
-                raise Lacks("tools") from exc
-            raise
-
-    def _book(self, event: ToldEvent) -> None:
-        self._booking.take(event)
-        self.outcome.seconds += event.seconds if isinstance(event, ToolFinished) else 0.0
-
-    async def _retrieve(self) -> None:
-        """Search for the row and put what is found behind it."""
-        self._reading = self.loop.final = True
-        text, call = self._text(), search_call(self._tools, self._query())
-        if call is not None:
-            output = await self._run(call)
-            self._searched([call])
-            if self._unsearched:
-                raise RowError(f"the search failed: {self._unsearched}")
-            text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
-        self.loop.messages = [user_message(text)]
-
-    async def _run(self, call: Call) -> ToolOutput:
-        """Return what a call of ours gave."""
-        async for event in self.loop.runner.run([call]):
-            self._book(event)
-        return self.loop.runner.outputs[call.id]
-
     # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
 
     def _text(self) -> str:
@@ -356,35 +308,41 @@ class Row(Face):
             return fill(self._columns[0].template, self._values)
         return " ".join([*filter(None, self._values.values()), *(column.name for column in self._columns)])
 
-    def _answered(self, reply: Reply, *, final: bool) -> bool:
-        """Take the record, if the reply has one: a call, or a JSON object of a model that reads."""
-        check_stop_reason(reply.stop_reason, reply.stop_details)
-        if self._reading:
-            record: Any = json_record(reply.text)
-            if record is not None and not any(column.key in record for column in self._columns):
-                record = None
-        else:
-            record = next((call.input for call in Call.of(reply) if call.name == RECORD), None)
-            if record is None and self._config.retrieve_first == "auto" and call_free(reply, self._config.model):
-                raise Lacks("tools")
-        if record is None:
-            return False
-        if self._unsearched and not self._evidence.searched:
-            raise RowError(f"the search failed: {self._unsearched}")
-        self.outcome.fill(cells_of(record, self._columns, self._evidence))
-        return True
+    def _recorded(self, reply: Reply) -> Any:
+        """Return the record that a reply has: the input of a call, or the JSON object of a model that reads; None without."""
+        if not self._reading:
+            return next((call.input for call in Call.of(reply) if call.name == RECORD), None)
+        found = json_record(reply.text)
+        return found if found is not None and any(column.key in found for column in self._columns) else None
 
     def _searched(self, calls: Sequence[Call]) -> None:
         """Remember what was found. A row whose search failed has failed."""
         outputs = [self.loop.runner.outputs[call.id] for call in calls]
         failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
         self._unsearched = failed[0] if failed else ""
-        if self._failure is not None:
-            raise RowError(f"the search failed: {str(self._failure).removeprefix('the search failed: ')}")
+        if self._failure is not None or (failed and self._reading):
+            raise RowError(f"the search failed: {str(self._failure or failed[0]).removeprefix('the search failed: ')}")
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
+
+    def _first(self) -> Next:
+        """Return the first step: a model that is known to call no tools, or that is never asked to, reads."""
+        config = self._config
+        no_tools = config.retrieve_first == "auto" and config.client.lacks(config.model, "tools")
+        return self._read() if no_tools or config.retrieve_first == "always" else Then.AGAIN
+
+    def _read(self) -> Next:
+        """Begin anew without tools; return the search for the row."""
+        self._reading = self.loop.final = True
+        self.loop.messages = [user_message(self._text())]
+        call = search_call(self._tools, self._query())
+        return [call] if call is not None else Then.AGAIN
+
+    def _lacks_tools(self) -> Next:
+        self._config.client.note_lack(self._config.model, "tools")
+        return self._read()
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one may only call `record`.
@@ -403,12 +361,20 @@ class Row(Face):
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         return body
 
-    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
+    def take(self, reply: Reply, *, final: bool) -> Next:
         """Take the record if there is one; else return the calls, or remind the model once."""
-        if self._answered(reply, final=final):
+        config = self._config
+        check_stop_reason(reply.stop_reason, reply.stop_details)
+        record = self._recorded(reply)
+        if record is not None and self._unsearched and not self._evidence.searched:
+            raise RowError(f"the search failed: {self._unsearched}")
+        if record is not None:
+            self.outcome.fill(cells_of(record, self._columns, self._evidence))
             return Then.DONE
+        if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
+            return self._lacks_tools()
         calls, turn = Call.of(reply), assistant_message(reply.content)
-        self.loop.messages += [turn] if turn else []
+        self.loop.messages += filter(None, [turn])
         if calls and not final:
             return calls
         if self._nudged or calls:
@@ -420,9 +386,23 @@ class Row(Face):
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Hand the results on, unless a search failed."""
         self._searched(calls)
-        self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
-        self.loop.final = runner.meter.searches >= self._config.max_searches
+        if self._reading:
+            output = runner.outputs[calls[0].id]
+            found = plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text
+            self.loop.messages = [user_message(f"{self._text()}\n\n{found}")]
+        else:
+            self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+            self.loop.final = runner.meter.searches >= self._config.max_searches
         return Then.AGAIN
+
+    def failed(self, error: WebSearchError) -> Next:
+        """Ask without what a server turns out not to know."""
+        if self._formatted and refuses_formats(error):
+            self._config.client.note_lack(self._config.model, "output_config")
+            return Then.AGAIN
+        if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
+            raise error
+        return self._lacks_tools()
 
     # --- requests and searches ---------------------------------------------------------------------------------------
 
@@ -474,13 +454,18 @@ class Row(Face):
 class SearchRow(Row):
     """A row that is one search: its one cell is the `SearchResults`. No model is asked."""
 
-    async def _converse(self) -> None:
-        output = await self._run(Call("search", "web_search", {"query": self._query()}))
+    def _first(self) -> Next:
+        return [Call("search", "web_search", {"query": self._query()})]
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Take the results; a query that cannot be asked fails its own row."""
+        output = runner.outputs[calls[0].id]
         if output.results is not None:
             self.outcome.fill([Cell(output.results)])
             self.outcome.provider = ""  # the cache keeps results
         elif self.loop.meter.reached != "budget":
             raise self._failure or RowError(output.summary)
+        return Then.DONE
 
 
 def overload_s(error: Exception) -> float | None:

@@ -206,9 +206,9 @@ def refuses_tools(error: WebSearchError) -> bool:
     return isinstance(error, ModelError) and error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
 
 
-def refuses_formats(error: ModelError) -> bool:
+def refuses_formats(error: WebSearchError) -> bool:
     """Return whether a server says that it knows no `output_config`."""
-    return error.status in (400, 422) and _FORMATS.search(str(error)) is not None
+    return isinstance(error, ModelError) and error.status in (400, 422) and _FORMATS.search(str(error)) is not None
 
 
 def call_free(reply: Reply, model: str) -> bool:

@@ -35,13 +35,13 @@ from ipy_websearch import api, background
 from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, group_lines, grouped
-from ipy_websearch.enrichment.row import Lacks, Row, RowConfig, Searches, check_stop_reason
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
 from ipy_websearch.enrichment.run import Enrichment, Provider, Rows, model_to_ask, searches_of, searching
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
-from ipy_websearch.loop.core import Call
+from ipy_websearch.loop.core import Call, Next, Then
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.client import model_id
-from ipy_websearch.model.requests import build_request
+from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
@@ -115,22 +115,23 @@ class AnswerRow(Row):
             tool_choice={"type": "none"} if final and tools else None,
         )
 
-    def _answered(self, reply: Reply, *, final: bool) -> bool:
-        """Take the answer, unless the reply is a call; one that was cut off is an answer too."""
-        config, text = self._config, reply.text.strip()
+    def take(self, reply: Reply, *, final: bool) -> Next:
+        """Take the answer, or return the calls; one that was cut off is an answer too."""
+        config, calls, text = self._config, Call.of(reply), reply.text.strip()
         if reply.stop_reason == "refusal":
             check_stop_reason(reply.stop_reason, reply.stop_details)
-        if Call.of(reply) and not final:
-            return False
-        may_search = bool(self._tools) and not self._reading and not final and config.retrieve_first == "auto"
+        if calls and not final:
+            self.loop.messages += filter(None, [assistant_message(reply.content)])
+            return calls
+        may_search = bool(self._tools) and not final and config.retrieve_first == "auto"
         if may_search and answers_unsearched(reply, config.model, self._query()):
-            raise Lacks("tools")
+            return self._lacks_tools()
         if not text:
             late = self.loop.meter.reached == "timeout"
             raise RowError("the answer took too long" if late else "the model wrote no answer")
         self.outcome.fill([Cell(text)])
         self.outcome.provider = "" if self.outcome.notices else self.outcome.provider  # with a warning it is not kept
-        return True
+        return Then.DONE
 
     def _text(self) -> str:
         context, question = self._values["context"], self._values["question"]
