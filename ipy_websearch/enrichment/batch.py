@@ -320,7 +320,7 @@ class BatchRun:
             outcome, stored = self._run.outcomes[n], next(self._run.look_up([self._run.plan.inputs[n]]))
             if stored.keys() >= set(outcome.asked):
                 del self._queue[key]
-                outcome.fill(stored[c].cell for c in outcome.asked)
+                outcome.fill(stored[c] for c in outcome.asked)
                 self._finish(key)
 
     def _priced(self, key: str, message: Any, share: Decimal) -> LedgerRow:

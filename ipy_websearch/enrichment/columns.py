@@ -24,6 +24,7 @@ from ipy_websearch.citations import quote_has
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.table import TYPES, column_type
 from ipy_websearch.options import checked
+from ipy_websearch.results import Money
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import fold, plain, shorten, visible
 
@@ -64,6 +65,7 @@ Inputs = tuple[str | None, ...]
 
 class Cell(NamedTuple):
     """A value in its column's type, the address of its source, a passage of it, and how sure the model said it is (0 to 1).
+    Asking for it took `cost_usd` (None: unknown) and `seconds`, its share of what the row took.
 
     `missing` says why there is no value ("": there is one). Only `NOT_FOUND` and `NO_RESULTS` are kept in the store; a value
     that does not fit its type is asked for again. `doubt` says why its confidence was lowered ("": it was not).
@@ -75,6 +77,8 @@ class Cell(NamedTuple):
     confidence: float | None = None
     missing: str = ""
     doubt: str = ""
+    cost_usd: Money = Decimal(0)
+    seconds: float = 0.0
 
     @property
     def fault(self) -> str:

@@ -6,13 +6,13 @@ notebook that is run without a browser, so nothing is written while nothing chan
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,8 +43,8 @@ _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 # A `retry-after` of less than these seconds is not worth a word.
 SHOWN_FROM_S = 1.0
 
-# Seconds between two drawings of a bar, and of a wait by which it is drawn anew.
-INTERVAL_S, STEP_S = 0.2, 10.0
+# Seconds between two drawings of a bar.
+INTERVAL_S = 0.2
 
 
 @dataclass(slots=True)
@@ -93,12 +93,6 @@ class Report(dict[str, Any]):
     """
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def lines(self) -> list[str]:
-        """Return the report as lines of text."""
         parts = [f"{self['filled']:,} of {plural(self['cells'], 'cell')} filled"]
         parts += [f"{self['not_found']:,} not found"] if self["not_found"] else []
         parts += [f"{self['no_results']:,} without a search result"] if self["no_results"] else []
@@ -111,7 +105,9 @@ class Report(dict[str, Any]):
         for heading, groups in (("", self["failures"]), (_FAULTS, self["faults"]), (_DOUBTS, self["doubts"])):
             lines += [heading] if heading and groups else []
             lines += [f"  {line}" for line in group_lines(groups)]
-        return [*lines, *self["warnings"]]
+        return "\n".join([*lines, *self["warnings"]])
+
+    __repr__ = __str__
 
 
 Group = dict[str, Any]
@@ -272,11 +268,10 @@ class Progress:
 
     @property
     def waits_for(self) -> str:
-        """What is being waited for, "" for nothing but answers. The time left goes down in steps, so that the bar is not drawn
-        for each second of it."""
+        """What is being waited for, "" for nothing but answers: a time of day, so that the bar is not drawn for each second."""
         wait_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
-        steps_s = STEP_S * math.ceil(wait_s / STEP_S) if wait_s > STEP_S else wait_s
-        told = f"waiting for the API (retry-after) {duration(steps_s)}" if wait_s >= SHOWN_FROM_S else ""
+        until = datetime.now() + timedelta(seconds=wait_s)
+        told = f"waiting for the API until {until:%H:%M:%S} (retry-after)" if wait_s >= SHOWN_FROM_S else ""
         return ", ".join(filter(None, (self.note, told)))
 
 
@@ -301,18 +296,11 @@ class Bar:
         state = (self._progress.finished, text)
         if self._bar is not None and state != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
             self._drawn, self._drawn_at = state, time.monotonic()
-            self._draw(text)
-
-    def _draw(self, text: str) -> None:
-        """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""
-        self._bar.total = self._progress.total
-        self._bar.set_postfix_str(text, refresh=False)
-        if not self._bar.update(self._progress.finished - self._bar.n):
-            self._bar.refresh()
+            self._bar.set_postfix_str(text, refresh=False)
+            if not self._bar.update(self._progress.finished - self._bar.n):  # it draws what moves, and reckons the rate
+                self._bar.refresh()
 
     def close(self) -> None:
-        """Draw a last time and take the bar away: the report stays."""
+        """Take the bar away: the report stays."""
         if self._bar is not None:
-            self._draw(self._progress.facts)
             self._bar.close()
-            self._bar = None

@@ -50,20 +50,30 @@ PATIENCE_S = 30.0
 
 PAUSE_S = 1.0
 
+# A search provider with its options, as the store's keys have it.
+Provider = tuple[str, Mapping[str, Any]]
+
 
 class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
 
-    `provider` names one (None: the chain), `charges` is what one search is expected to cost. The embedded articles answer for
-    the web only with `local_stands_in`: a value from them would be kept as if the web had been asked. A single question rather
-    goes to another provider than wait. Of a thousand rows, all should be answered by the same one: a 429 is waited out for all
-    rows together. Every other failure follows the router.
+    `provider` names one (None: the chain), `charges` is what one search is expected to cost, `first` the provider that is asked
+    first. The embedded articles answer for the web only with `local_stands_in`: a value from them would be kept as if the web
+    had been asked. A single question rather goes to another provider than wait. Of a thousand rows, all should be answered by
+    the same one: a 429 is waited out for all rows together. Every other failure follows the router.
     """
 
     def __init__(
-        self, router: SearchRouter, provider: str | None, concurrency: int, charges: tuple[Charge, ...], local_stands_in: bool
+        self,
+        router: SearchRouter,
+        provider: str | None,
+        concurrency: int,
+        charges: tuple[Charge, ...],
+        local_stands_in: bool,
+        first: Provider = ("", {}),
     ) -> None:
         self.charges = charges
+        self.first = first
         self._router = router
         self._provider = provider
         self._local_stands_in = local_stands_in

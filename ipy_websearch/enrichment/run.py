@@ -23,6 +23,7 @@ from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import (
     NOTED,
     SEARCHED,
+    Cell,
     Column,
     Inputs,
     Plan,
@@ -46,7 +47,7 @@ from ipy_websearch.enrichment.report import (
     make_report,
 )
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, max_tokens, system_text
-from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
+from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.client import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
@@ -79,10 +80,6 @@ ROWS_AT_ONCE = 500
 
 NATIVE = "anthropic"
 
-# A search provider with its options, as the store's keys have it.
-Provider = tuple[str, Mapping[str, Any]]
-
-
 # --- making one ---------------------------------------------------------------------------------------------------------
 
 
@@ -100,12 +97,11 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     asked = options.provider or (most and not batch)
     provider, notices = session.provider_to_ask(options.provider) if asked else (None, ())
     budget = new_budget(session, options.budget_usd)
-    searches: Searches | None = None
-    first: Provider = (NATIVE if batch else "", {})
+    searches = None
     if batch:
         native_search(model, client, most, defaults)  # a platform without batches is refused here
     elif most:
-        searches, first = searches_of(session, provider, options.concurrency, budget, defaults, client.offline)
+        searches = searches_of(session, provider, options.concurrency, budget, defaults, client.offline)
     exact = session.recording is not None
     config = RowConfig(
         client=client,
@@ -122,7 +118,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     ask: Ask = ask_in_batches if batch else Rows().ask
     if options.cluster is not None and not exact:  # requests of workers would bypass the cassette
         ask = _workers(session, options.cluster, provider)
-    return Enrichment(session, plan, options, config, budget, ask, first, notices=notices)
+    return Enrichment(session, plan, options, config, budget, ask, notices=notices)
 
 
 def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
@@ -165,10 +161,8 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 
 def searches_of(
     session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest, local_stands_in: bool
-) -> tuple[Searches, Provider]:
-    """Return the searches of a run like `request`, and the provider that is asked first with its options.
-
-    With `local_stands_in`, the local index may answer for Wikipedia.
+) -> Searches:
+    """Return the searches of a run like `request`; with `local_stands_in`, the local index may answer for Wikipedia.
 
     Raises:
         MissingKeyError, ConfigError: the provider cannot be asked.
@@ -180,7 +174,8 @@ def searches_of(
     if first is None:  # all have failed a moment ago, and may have been mended since
         router.forget_outages()
         first = router.plan(request, provider, local_stands_in=local_stands_in).target
-    return Searches(router, provider, concurrency, charges, local_stands_in), (first.name, first.options) if first else ("", {})
+    asked_first = (first.name, first.options) if first is not None else ("", {})
+    return Searches(router, provider, concurrency, charges, local_stands_in, asked_first)
 
 
 # --- running it ---------------------------------------------------------------------------------------------------------
@@ -192,8 +187,8 @@ Ask = Callable[["Enrichment", Sequence[int]], Coroutine[Any, Any, None]]
 class Enrichment:
     """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error.
 
-    `provider` is the search provider planned for, with its options, and `question` the run's name in the ledger. Only values
-    that were stored at `since` (seconds of the epoch) or later are taken from the store.
+    `question` is the run's name in the ledger. Only values that were stored at `since` (seconds of the epoch) or later are
+    taken from the store.
     """
 
     def __init__(
@@ -204,7 +199,6 @@ class Enrichment:
         config: RowConfig,
         budget: Budget,
         ask: Ask,
-        provider: Provider,
         *,
         notices: Sequence[str] = (),
         question: str = "",
@@ -229,9 +223,10 @@ class Enrichment:
         self._since = since
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._same_failures = ("", 0)
+        self._failures: Counter[str] = Counter()
         self._seconds = 0.0
-        self._lookup = self._lookup_key(*provider)
+        first = config.searches.first if config.searches is not None else (NATIVE if options.mode == "batch" else "", {})
+        self._lookup = self._lookup_key(*first)
         if session.replayed_from:
             self.notices[f"replayed from {session.replayed_from}"] = None
 
@@ -325,23 +320,23 @@ class Enrichment:
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, stored in enumerate(self.look_up(self.plan.inputs)):
-            inputs, outcome = self.plan.inputs[n], self.outcomes[n]
-            outcome.cells = {c: found.cell for c, found in stored.items()}
-            outcome.asked = tuple(c for c in outcome.asked if c not in stored)
+        for n, cells in enumerate(self.look_up(self.plan.inputs)):
+            outcome = self.outcomes[n]
+            outcome.cells = cells
+            outcome.asked = tuple(c for c in outcome.asked if c not in cells)
             if outcome.asked:
                 missing.append(n)
-            elif not stored:
-                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(inputs)} is missing"
+            elif not cells:
+                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(self.plan.inputs[n])} is missing"
             else:
-                outcome.cost_usd = add_money(*(s.cost_usd for s in stored.values()))
-                outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
+                outcome.cost_usd = add_money(*(cell.cost_usd for cell in cells.values()))
+                outcome.seconds, outcome.cached = sum(cell.seconds for cell in cells.values()), True
                 outcome.fill(())
                 self._end(n, outcome)
                 self.progress.cached += 1
         return missing
 
-    def look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
+    def look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Cell]]:
         """Yield the cells of each row that the store has, by column number."""
         columns = self.plan.columns
         for first in range(0, len(rows), ROWS_AT_ONCE):
@@ -356,7 +351,8 @@ class Enrichment:
         return {c: cell_key(model, lookup or self._lookup, columns[c], values) for c in self.plan.askable(inputs)}
 
     def _lookup_key(self, provider: str, options: Mapping[str, Any]) -> str:
-        return lookup_key(self.config.defaults, provider, options, self.options.max_searches, self.options.read_pages)
+        config, pages = self.config, self.config.pages.most if self.config.pages is not None else 0
+        return lookup_key(config.defaults, provider, options, config.max_searches, pages)
 
     # --- for those who ask --------------------------------------------------------------------------------------------
 
@@ -425,14 +421,13 @@ class Enrichment:
 
     def _keep(self, n: int, outcome: Outcome) -> None:
         """Put the sound cells of a row into the store; cost and time are shared out among them."""
-        kept = [c for c in outcome.asked if not outcome.cells[c].fault]
+        kept = {c: outcome.cells[c] for c in outcome.asked if not outcome.cells[c].fault}
         if outcome.provider == "" or not kept:
             return
-        lookup = "" if outcome.provider is None else self._lookup_key(outcome.provider, {})
-        keys, usd, seconds = self._keys(self.plan.inputs[n], lookup), outcome.cost_usd, outcome.seconds / len(kept)
-        share = None if usd is None else usd / len(kept)
-        cells = [(keys[c], self.plan.columns[c], Stored(outcome.cells[c], share, seconds)) for c in kept]
-        self.store.put(self.config.model, cells)
+        keys = self._keys(self.plan.inputs[n], "" if outcome.provider is None else self._lookup_key(outcome.provider, {}))
+        share = None if outcome.cost_usd is None else outcome.cost_usd / len(kept)
+        kept = {c: cell._replace(cost_usd=share, seconds=outcome.seconds / len(kept)) for c, cell in kept.items()}
+        self.store.put(self.config.model, [(keys[c], self.plan.columns[c], cell) for c, cell in kept.items()])
 
     def halt(self, status: Status, error: str, grace_s: float | None) -> None:
         """Take no more rows, and cut off those under way after `grace_s` seconds (None: let them end)."""
@@ -448,11 +443,9 @@ class Enrichment:
 
     def _count_failure(self, message: str, permanent: bool) -> None:
         """End the run when every further row would fail too, or seems to."""
-        if self.stopped is not None:
-            return
-        same, count = self._same_failures
-        self._same_failures = (alike(message), count + 1 if alike(message) == same else 1)
-        if permanent or (not self.progress.done and self._same_failures[1] >= PROBES):
+        self._failures[alike(message)] += 1
+        in_vain = not self.progress.done and self._failures[alike(message)] >= PROBES
+        if self.stopped is None and (permanent or in_vain):
             self.notices[f"stopped: {message}"] = None
             self.halt("error", message, GRACE_S)
 
@@ -473,7 +466,7 @@ class Rows:
 
     def __init__(self, kind: type[Row] = Row) -> None:
         self._kind = kind
-        self._asking = self._begun = 0
+        self._asking = 0
         self._ended = asyncio.Event()
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
@@ -489,8 +482,8 @@ class Rows:
 
     async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
         for n in queue:
-            self._begun += 1
-            while self._begun > PROBES and self._asking and not run.progress.done and run.stopped is None:
+            progress = run.progress
+            while self._asking and not progress.done and progress.failed + self._asking >= PROBES and run.stopped is None:
                 await self._ended.wait()
             if run.stopped is not None:
                 return
@@ -508,8 +501,8 @@ class Rows:
             await self._new(run, n, outcome).ask()
         finally:
             self._asking -= 1
-            ended, self._ended = self._ended, asyncio.Event()
-            ended.set()
+            self._ended.set()  # for those who wait now
+            self._ended.clear()
         lacks_money = outcome.status == "budget" and not outcome.requests
         if lacks_money and (not self._asking or run.stopped is not None):
             run.halt("budget", outcome.error, None)
@@ -564,7 +557,6 @@ def searching(
 ) -> Lookup:
     """Return a run that makes one search like `request` for each row (`local_stands_in` as for `searches_of`)."""
     provider, notices = session.provider_to_ask(options.provider)
-    searches, first = searches_of(session, provider, options.concurrency, budget, request, local_stands_in)
     config = RowConfig(
         client=session.offline_model,
         model="",
@@ -572,11 +564,11 @@ def searching(
         limiter=ConcurrencyLimiter(options.concurrency),
         timeout_s=session.settings.timeout_s,
         defaults=request,
-        searches=searches,
+        searches=searches_of(session, provider, options.concurrency, budget, request, local_stands_in),
         max_searches=1,
         fresh=fresh,
     )
-    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, first, notices=notices, question=question)
+    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, notices=notices, question=question)
     run.progress.name = "search"
     return run
 

@@ -16,13 +16,12 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import Cell, Column, fit
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key
-from ipy_websearch.results import Money
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,19 +30,14 @@ if TYPE_CHECKING:
 VERSION = 3
 
 _FOUND = "SELECT key, cell, usd, seconds FROM answers WHERE time >= ? AND key IN"
-_PUT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT = (
+    "INSERT OR REPLACE INTO answers (key, model, name, template, kind, cell, usd, seconds, time) "
+    "VALUES (:key, :model, :name, :template, :kind, :cell, :usd, :seconds, :time)"
+)
 _LISTED = (
     "SELECT model, name, kind, template, count(*), CASE WHEN count(usd) = count(*) THEN sum(usd) END, max(time) "
     "FROM answers GROUP BY model, name, kind, template ORDER BY max(time) DESC"
 )
-
-
-class Stored(NamedTuple):
-    """A cell from the store with its share of what asking it cost (US dollars, None: unknown) and took."""
-
-    cell: Cell
-    cost_usd: Money
-    seconds: float
 
 
 class Store:
@@ -59,31 +53,27 @@ class Store:
                 self.warnings.append(f"values of version 0.1.0 are not used, {why}; they stay in {kept}")
                 Path(f"{earlier}-wal").rename(f"{kept}-wal")  # what a kernel that was killed has left beside it
 
-    def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Stored]:
+    def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Cell]:
         """Return the cells that are there and no older than `since`; `columns` are the wanted keys with their columns."""
         query = f"{_FOUND} ({','.join('?' * len(columns))})"
         rows = self.ledger.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
-        return {
-            key: Stored(_read(text, columns[key]), None if usd is None else Decimal(str(usd)), seconds)
-            for key, text, usd, seconds in rows
-        }
+        return {key: _read(columns[key], *values) for key, *values in rows}
 
-    def put(self, model: str, cells: Sequence[tuple[bytes, Column, Stored]]) -> None:
+    def put(self, model: str, cells: Sequence[tuple[bytes, Column, Cell]]) -> None:
         """Keep cells by their keys."""
-        now = time.time()
         rows = [
-            (
-                key,
-                model,
-                column.name,
-                column.template,
-                column.type_name,
-                _written(cell),
-                None if usd is None else float(usd),
-                seconds,
-                now,
-            )
-            for key, column, (cell, usd, seconds) in cells
+            {
+                "key": key,
+                "model": model,
+                "name": column.name,
+                "template": column.template,
+                "kind": column.type_name,
+                "cell": _written(cell),
+                "usd": None if cell.cost_usd is None else float(cell.cost_usd),
+                "seconds": cell.seconds,
+                "time": time.time(),
+            }
+            for key, column, cell in cells
         ]
         self.ledger.write(lambda connection: connection.executemany(_PUT, rows))
 
@@ -121,9 +111,10 @@ def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any]
 
 def _written(cell: Cell) -> str:
     value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    return json.dumps([value, *cell[1:]], ensure_ascii=False, separators=(",", ":"))
+    facts = (cell.source, cell.quote, cell.confidence, cell.missing, cell.doubt)
+    return json.dumps([value, *facts], ensure_ascii=False, separators=(",", ":"))
 
 
-def _read(text: str, column: Column) -> Cell:
+def _read(column: Column, text: str, usd: float | None, seconds: float) -> Cell:
     value, *facts = json.loads(text)
-    return Cell(fit(column, value), *facts)
+    return Cell(fit(column, value), *facts)._replace(cost_usd=None if usd is None else Decimal(str(usd)), seconds=seconds)

@@ -14,6 +14,7 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import math
 import re
@@ -35,8 +36,8 @@ from ipy_websearch import api, background
 from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, group_lines, grouped
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
-from ipy_websearch.enrichment.run import Enrichment, Provider, Rows, model_to_ask, searches_of, searching
+from ipy_websearch.enrichment.row import Row, RowConfig, check_stop_reason
+from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of, searching
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Next, Then
 from ipy_websearch.loop.offer import answers_unsearched
@@ -349,11 +350,10 @@ class Functions:
         engine, _ = session.provider_to_ask(self.given.provider)
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         defaults, concurrency = session.search_request("placeholder", count=RESULTS), self.given.concurrency
-        searches: Searches | None = None
-        first: Provider = ("", {})
+        searches = None
         if engine or keyed or client.offline:
-            searches, first = searches_of(session, engine, concurrency, budget, defaults, client.offline)
-        now, most = datetime.now(UTC), 1 if searches else 0
+            searches = searches_of(session, engine, concurrency, budget, defaults, client.offline)
+        now = datetime.now(UTC)
         config = RowConfig(
             client=client,
             model=model,
@@ -364,15 +364,14 @@ class Functions:
             search_s=SEARCH_S,
             defaults=defaults,
             searches=searches,
-            max_searches=most,
+            max_searches=1 if searches else 0,
             max_tokens=MAX_TOKENS,
             retrieve_first=session.settings.retrieve_first,
             fresh=fresh,
         )
-        given = replace(self.given, max_searches=most, resume=True)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-        since = time.time() - FRESH_S if fresh else midnight
-        return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, first, question=question, since=since)
+        since, given = time.time() - FRESH_S if fresh else midnight, replace(self.given, resume=True)
+        return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, question=question, since=since)
 
 
 def _set_key(variable: str, key: str) -> str:
@@ -465,6 +464,7 @@ def _listen() -> None:
             _wakeup = socket.socketpair()
             for end in _wakeup:
                 end.setblocking(False)
+                atexit.register(end.close)
         ours = _wakeup[1].fileno()
         before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
         if before not in (-1, ours):
