@@ -6,6 +6,7 @@ The model and the engine are real HTTP servers that refuse what is not allowed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.client import forces_tools
-from ipy_websearch.results import Event
 from tests.fakes.replies import (
     Manner,
     broken_stream,
@@ -39,17 +39,9 @@ def search(query: str, **more: Any) -> Any:
 
 
 def ask(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> Any:
-    return watch(session, question, **options)[1]
-
-
-def watch(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> tuple[list[Event], Any]:
-    async def main() -> tuple[list[Event], Any]:
-        try:
-            run = session.start(question, provider="brave", **options)
-            events = [event async for event in run]
-            return events, run.answer
-        finally:
-            await session.aclose()
+    async def main() -> Any:
+        async with contextlib.aclosing(session):
+            return await session.ask(question, provider="brave", **options)
 
     return asyncio.run(main())
 
@@ -89,20 +81,23 @@ def test_calls_with_the_same_id_are_told_apart(messages_api: Any, brave_api: Any
     assert calls == given and len(set(calls)) == 3 and len(brave_api.queries) == 3 and answer.searches == 3
 
 
-def test_a_call_cut_off_at_max_tokens_is_not_run(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """A tool input that was cut inside its JSON runs nothing, and the model is told."""
-    messages_api.replies(recorded("sdk_incomplete_partial_json_response.sse"), "Then in words.")
-    assert ask(session).text.endswith("Then in words.")
-
-
-@pytest.mark.parametrize("given", [["ruby author"], "ruby author", 7])
-def test_a_call_whose_input_is_no_object_is_told_and_goes_back_as_one(
-    messages_api: Any, brave_api: Any, session: Any, given: Any
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(tool_use("web_search", given) for given in (["ruby author"], "ruby author", 7)),
+        recorded("sdk_incomplete_partial_json_response.sse"),
+    ],  # type: ignore[arg-type]
+)
+def test_a_call_whose_input_is_no_object_or_was_cut_off_is_not_run_and_told(
+    messages_api: Any, brave_api: Any, session: Any, call: Any
 ) -> None:
-    messages_api.replies(tool_use("web_search", given), "In words.")
-    assert ask(session).text == "In words." and not brave_api.queries
-    assert "no JSON object" in results_of(messages_api.bodies[1])[0]["content"][0]["text"]
-    assert messages_api.bodies[1]["messages"][1]["content"][0]["input"] == {}
+    messages_api.replies(call, "In words.")
+    assert ask(session).text.endswith("In words.") and not brave_api.queries
+    (told,) = results_of(messages_api.bodies[1])
+    assert told["is_error"] and (
+        "no JSON object" in str(told["content"]) or "no tool called 'make_file'" in str(told["content"])
+    )
+    assert [b["input"] for b in messages_api.bodies[1]["messages"][1]["content"] if b["type"] == "tool_use"] == [{}]
 
 
 @pytest.mark.parametrize("cut", [truncated, broken_stream])
@@ -128,10 +123,9 @@ def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
 def test_a_call_beside_a_refusal_or_in_a_full_context_is_not_run(
     messages_api: Any, brave_api: Any, session: Any, reason: str
 ) -> None:
-    messages_api.reply("Well. ", search("ruby author"), stop(reason))
+    messages_api.replies(["Well. ", search("ruby author"), stop(reason)], "Yes.")
     answer = ask(session)
     assert answer.text == "Well." and answer.notices and not brave_api.queries
-    messages_api.reply("Yes.")
     assert ask(session, "And?", follow=True).text == "Yes."
 
 
@@ -180,13 +174,13 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, ses
     messages_api.replies(
         ["First. ", server_search("one", HITS), stop("pause_turn"), held],
         text("Done.", citations=[web_citation(*HITS[0], "One.")]),
+        "Yes.",
     )
     answer = ask(session, tools="native")
     assert answer.text == "First.\n\nDone.[1]"
     assert [m["role"] for m in messages_api.bodies[1]["messages"]] == ["user", "assistant"]
     assert [m["role"] for m in answer.messages] == ["user", "assistant"]
     assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
-    messages_api.reply("Yes.")
     assert ask(session, "And?", tools="native", follow=True).text == "Yes."
 
 
@@ -234,15 +228,13 @@ def test_a_model_that_answers_in_words_is_asked_for_the_table(
     messages_api: Any, session: Any, model: str, choice: dict[str, str] | None
 ) -> None:
     """The second request forces the tool where the model lets itself be forced, and asks for it in words."""
-    messages_api.replies("A costs 499.", tool_use("answer_table", ROWS))
+    messages_api.replies("A costs 499.", tool_use("answer_table", ROWS), "Because.")
     answer = ask(session, columns={"name": str, "price": float}, model=model)
     assert len(answer.to_frame()) == 2
     assert messages_api.bodies[1].get("tool_choice") == choice
     assert "Please call answer_table" in str(messages_api.bodies[1]["messages"][-1])
-    messages_api.reply("Because.")
-    words = ask(session, "Why?", follow=True, model=model)
     with pytest.raises(ConfigError, match="--table"):
-        words.to_frame()
+        ask(session, "Why?", follow=True, model=model).to_frame()
 
 
 @pytest.mark.parametrize(("model", "gives"), [("haiku", True), ("sonnet", True), ("sonnet", False)])

@@ -16,7 +16,7 @@ The history is legal after every way of ending, interrupts included.
 from __future__ import annotations
 
 import asyncio
-import queue
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -612,7 +612,7 @@ class AskRun:
         self.answer: Answer | None = None
         self._session = session
         self._task: background.Task[None] | None = None
-        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        self._events: deque[Event | BaseException | None] = deque()
         self._arrived = asyncio.Event()
         self._left = False
 
@@ -670,28 +670,24 @@ class AskRun:
         return _Events(self)
 
     async def __anext__(self) -> Event:
-        self._begin()
         try:
-            if not self._left and self._events.empty():
+            if not (self._left or self._events):
                 await background.awaited(self._arrival)
         except BaseException:
             self.stop()
             raise
-        event = None if self._left else self._taken(self._events.get())
-        if event is None:
+        if (event := self._next()) is None:
             raise StopAsyncIteration
         return event
 
     def __iter__(self) -> Iterator[Event]:
-        self._begin()
         try:
-            while not self._left:
-                try:
-                    item = self._events.get(timeout=background.POLL_S)
-                except queue.Empty:
-                    continue
-                if (event := self._taken(item)) is not None:
-                    yield event
+            while True:
+                if not (self._left or self._events):
+                    background.run(self._arrival)
+                if (event := self._next()) is None:
+                    return
+                yield event
         finally:
             self.stop()
 
@@ -707,30 +703,31 @@ class AskRun:
         """Stop the run, if it is under way."""
         self.stop()
 
-    def _begin(self) -> None:
-        if self._task is None:
-            self._task = background.Task(self._pump)
-
-    async def _pump(self) -> None:
-        ending = None
-        try:
-            await self.answered(self._emit)
-        except BaseException as exc:
-            ending = exc
-        self._emit(ending)
-
-    def _emit(self, item: Event | BaseException | None) -> None:
-        self._events.put(item)
-        self._arrived.set()
-
     async def _arrival(self) -> None:
-        """Wait, on the background loop, until there is an event."""
-        while self._events.empty():
+        """Wait, on the background loop, until there is an event; the first one who does so begins the run."""
+        if self._task is None:
+            self._task = background.Task(self._told)
+        while not self._events:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def _taken(self, item: Event | BaseException | None) -> Event | None:
-        """Return an event, or None at the end; raise the error that ended the run."""
+    async def _told(self) -> None:
+        """Answer the question for who reads the events; the last one is None, or the error that ended the run."""
+
+        def tell(item: Event | BaseException | None) -> None:
+            self._events.append(item)
+            self._arrived.set()
+
+        ending = None
+        try:
+            await self.answered(tell)
+        except BaseException as exc:
+            ending = exc
+        tell(ending)
+
+    def _next(self) -> Event | None:
+        """Return the next event, None at the end; raise the error that ended the run."""
+        item = None if self._left else self._events.popleft()
         self._left = item is None or isinstance(item, BaseException)
         if isinstance(item, BaseException):
             raise item

@@ -35,7 +35,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web import addresses_in
+from ipy_websearch.tools.web import explicit_addresses
 
 MAX_PATH, MAX_BYTES = 200, 50 * 1024
 TIMEOUT_S, GITHUB_TIMEOUT_S = 15.0, 10.0
@@ -102,7 +102,7 @@ def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | 
             panel_title=asked,
             panel_data=content,
             # Only what is written out: in a document "notes.md" is a file, not a host in Moldova.
-            urls=tuple(sorted(url for url in addresses_in(content) if url.lower().startswith("http") and url in content)),
+            urls=tuple(sorted(url for url in explicit_addresses(content) if url.lower().startswith("http"))),
             log={"path": asked, "bytes": len(data)},
         )
 

@@ -374,21 +374,20 @@ def web_fetch_tool(
     reader: PageReader,
     *,
     fresh: bool = False,
-    robots: bool = False,
     allowed_domains: tuple[str, ...] = (),
     blocked_domains: tuple[str, ...] = (),
     max_characters: int = PAGE_CHARACTERS,
 ) -> Tool:
     """Return the tool; it reads only addresses in `ToolContext.known_urls`, inside the domains that are given.
 
-    `fresh` skips the page cache; `robots` obeys each host's robots.txt. Domains are bare host names and mean their subdomains
-    too, as in a search. The model gets at most `max_characters` at once.
+    `fresh` skips the page cache. Domains are bare host names and mean their subdomains too, as in a search. The model gets at
+    most `max_characters` at once.
     """
 
     async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
         try:
             judge_address(given.url, is_known(given.url, context.known_urls), allowed_domains, blocked_domains)
-            page = await reader.read(given.url, offset=given.offset, limit=given.limit, fresh=fresh, robots=robots)
+            page = await reader.read(given.url, offset=given.offset, limit=given.limit, fresh=fresh)
             judge_arrival(page.final_url, allowed_domains, blocked_domains)
         except WebSearchError as exc:
             return unread(given.url, exc)

@@ -18,8 +18,7 @@ RUBY = hit("https://ruby.example/about", "About Ruby", "Ruby was designed by Yuk
 
 def test_an_answer_has_text_citations_sources_steps_and_cost(messages_api: Any, brave_api: Any) -> None:
     brave_api.reply([RUBY])
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(text("Ruby was designed by Yukihiro Matsumoto.", citations=[(0, 0)]))
+    messages_api.replies(search("ruby author"), text("Ruby was designed by Yukihiro Matsumoto.", citations=[(0, 0)]))
     answer = web.ask("Who wrote Ruby?", provider="brave")
     assert answer.text == "Ruby was designed by Yukihiro Matsumoto.[1]"
     assert list(answer.sources.url) == [RUBY["url"]] and answer.sources.n[0] == 1
@@ -32,20 +31,20 @@ def test_an_answer_has_text_citations_sources_steps_and_cost(messages_api: Any, 
 
 def test_citations_are_checked_before_the_answer_is_final(messages_api: Any, brave_api: Any) -> None:
     brave_api.reply([RUBY])
-    messages_api.reply(search("ruby author"))
-    wrong = text("Ruby was designed by Guido van Rossum in 1989.", citations=[(0, 0)])
-    messages_api.reply(text("Ruby was designed by Yukihiro Matsumoto.", citations=[(0, 0)]), " ", wrong, " Nice[7].")
+    right, wrong = (
+        text(f"Ruby was designed by {who}.", citations=[(0, 0)]) for who in ("Yukihiro Matsumoto", "Guido van Rossum in 1989")
+    )
+    messages_api.replies(search("ruby author"), [right, " ", wrong, " Nice[7]."])
     answer = web.ask("Who wrote Ruby?", provider="brave")
-    verdicts = dict(zip(answer.claims.sentence, answer.claims.verdict, strict=True))
-    assert next(v for s, v in verdicts.items() if "Matsumoto" in s) == "supported"
-    assert next(v for s, v in verdicts.items() if "Guido" in s) in ("partly", "unsupported")
+    verdicts = answer.claims.set_index("sentence").verdict
+    assert verdicts.filter(like="Matsumoto").tolist() == ["supported"]
+    assert verdicts.filter(like="Guido").tolist() in (["partly"], ["unsupported"])
     assert list(answer.sources.n) == [1], "a [7] that the model wrote itself is plain text"
 
 
 def test_parallel_calls_run_at_once_and_go_back_in_order(messages_api: Any, brave_api: Any) -> None:
     brave_api.latency_s = 0.2
-    messages_api.reply(*(search(f"query {n}") for n in range(3)))
-    messages_api.reply("Done.")
+    messages_api.replies([search(f"query {n}") for n in range(3)], "Done.")
     answer = web.ask("Who?", provider="brave")
     calls = [block["id"] for block in messages_api.bodies[1]["messages"][-2]["content"]]
     assert [block["tool_use_id"] for block in results_of(messages_api.bodies[1])] == calls
@@ -53,10 +52,7 @@ def test_parallel_calls_run_at_once_and_go_back_in_order(messages_api: Any, brav
 
 
 def test_equal_searches_run_once_in_an_answer_and_are_cached_after_it(messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search("Ruby author"), search("ruby  AUTHOR"))
-    messages_api.reply("Done.")
-    messages_api.reply(search("ruby author"))
-    messages_api.reply("Done.")
+    messages_api.replies([search("Ruby author"), search("ruby  AUTHOR")], "Done.", search("ruby author"), "Done.")
     first = web.ask("Who?", provider="brave")
     assert len(brave_api.queries) == 1 and first.searches == 1 and len(results_of(messages_api.bodies[1])) == 2
     web.ask("Who?", provider="brave")
@@ -73,9 +69,7 @@ def test_the_cache_serves_equal_searches_and_fresh_skips_it(brave_api: Any) -> N
 
 
 def test_thinking_goes_back_unchanged_and_a_follow_up_continues(messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(thinking("Where would that be?"), search("ruby author"))
-    messages_api.reply("Matz.")
-    messages_api.reply("In Japan.")
+    messages_api.replies([thinking("Where would that be?"), search("ruby author")], "Matz.", "In Japan.")
     web.ask("Who wrote Ruby?", provider="brave")
     assert web.ask("Where does he live?", follow=True).text == "In Japan."
     roles = [message["role"] for message in messages_api.bodies[-1]["messages"]]
@@ -84,8 +78,7 @@ def test_thinking_goes_back_unchanged_and_a_follow_up_continues(messages_api: An
 
 
 def test_the_session_streams_events_and_awaits(messages_api: Any, brave_api: Any, session: Any) -> None:
-    messages_api.reply("Let me look. ", search("ruby author"))
-    messages_api.reply("One two three four five six seven eight.", slow(0.01))
+    messages_api.replies(["Let me look. ", search("ruby author")], ["One two three four five six seven eight.", slow(0.01)])
 
     async def main() -> tuple[list[str], Any]:
         run = session.start("Who wrote Ruby?", provider="brave")
@@ -117,32 +110,31 @@ def test_the_blocking_functions_work_under_a_running_loop(messages_api: Any) -> 
     ids=["unknown tool", "bad input", "an address that nobody gave"],
 )
 def test_a_wrong_call_is_an_error_result(messages_api: Any, brave_api: Any, call: Any, told: str) -> None:
-    messages_api.reply(call)
-    messages_api.reply("Then not.")
+    messages_api.replies(call, "Then not.")
     assert web.ask("Is it?").text == "Then not."
     result = results_of(messages_api.bodies[1])[0]
     assert result["is_error"] and told in str(result["content"]) and not brave_api.requests
 
 
-def test_tool_sets_offer_the_promised_tools(messages_api: Any, brave_api: Any, engine: Any, tmp_path: Any) -> None:
-    for name in ("firecrawl", "google"):
-        engine(name)
-    promised = {
-        "standard": ["web_search", "web_fetch"],
-        "tiers": ["brave_search", "brave_llm_context", "firecrawl_scrape", "firecrawl_search", "firecrawl_map"],
-        "pair": ["web_search_brave", "web_search_google", "web_fetch"],
-    }
-    for tools, names in promised.items():
-        messages_api.reply("Yes.")
-        web.ask("Is it?", tools=tools)
-        assert [tool["name"] for tool in messages_api.bodies[-1]["tools"]] == names
-
-
-def test_no_tools_means_no_tools(messages_api: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ("standard", "web_search web_fetch read_research"),
+        ("tiers", "brave_search brave_llm_context firecrawl_scrape firecrawl_search firecrawl_map read_research"),
+        ("pair", "web_search_brave web_search_google web_fetch read_research"),
+        ("native", "read_research web_search web_fetch"),
+        ("none", ""),
+    ],
+)
+def test_tool_sets_offer_the_promised_tools(
+    messages_api: Any, brave_api: Any, engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, tools: str, names: str
+) -> None:
     monkeypatch.setenv("IPY_WEBSEARCH_RESEARCH_ROOT", str(tmp_path))
+    for other in ("firecrawl", "google"):
+        engine(other)
     messages_api.reply("Yes.")
-    web.ask("Is it?", tools="none")
-    assert not messages_api.bodies[0].get("tools")
+    web.ask("Is it?", tools=tools)
+    assert [tool["name"] for tool in messages_api.bodies[-1].get("tools") or ()] == names.split()
 
 
 def test_the_first_request_is_what_is_promised(messages_api: Any, brave_api: Any) -> None:
@@ -156,9 +148,7 @@ def test_the_first_request_is_what_is_promised(messages_api: Any, brave_api: Any
 
 
 def test_the_most_of_a_long_conversation_is_read_from_the_cache(messages_api: Any, brave_api: Any) -> None:
-    for n in range(4):
-        messages_api.reply(search(f"query {n}"))
-    messages_api.reply("Done.")
+    messages_api.replies(*(search(f"query {n}") for n in range(4)), "Done.")
     web.ask("Who?", provider="brave", system="Rules. " * 4000)
     read = [usage["cache_read_input_tokens"] for usage in messages_api.usages]
     assert all(later > 0 for later in read[1:]) and read == sorted(read)

@@ -10,6 +10,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.errors import BudgetExceededError, ConfigError
+from ipy_websearch.results import TextDelta
 from tests.contract.helpers import keeps_searching, results_of, search
 from tests.fakes.replies import block, delay, error_event, refusal, server_search, slow, stop, text, truncated
 
@@ -87,8 +88,7 @@ def test_a_wrong_option_is_one_line_and_nothing_is_sent(messages_api: Any, optio
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_stop_reason_is_kept_and_a_follow_up_is_possible(messages_api: Any, ending: Any, reason: str, shown: str) -> None:
-    messages_api.reply(*ending)
-    messages_api.reply("Of course.")
+    messages_api.replies(ending, "Of course.")
     answer = web.ask("Who?")
     assert answer.stop_reason == reason and ("So far." in answer.text or reason == "refusal")
     assert shown in " ".join(answer.notices)
@@ -111,15 +111,12 @@ def test_a_pause_is_sent_back_unchanged(messages_api: Any) -> None:
 
 
 def test_an_empty_end_after_results_is_asked_about_once(messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(stop("end_turn"))
-    messages_api.reply("Matz.")
+    messages_api.replies(search("ruby author"), stop("end_turn"), "Matz.")
     assert web.ask("Who?", provider="brave").text == "Matz." and len(messages_api.requests) == 3
 
 
 def test_a_stream_cut_off_before_text_is_retried_and_after_it_is_a_partial_answer(messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search("ruby author"), truncated(2))
-    messages_api.reply("Matz.")
+    messages_api.replies([search("ruby author"), truncated(2)], "Matz.")
     assert web.ask("Who?", provider="brave").text == "Matz."
     messages_api.reply("one two three four five six", truncated(4))
     answer = web.ask("Who?")
@@ -135,27 +132,26 @@ def test_an_error_inside_the_stream_brings_the_partial_answer_along(messages_api
     assert float(partial.cost_usd) == pytest.approx(web.cost().usd.sum())
 
 
+async def read(run: Any, leave: str = "") -> None:
+    """Read the events of a run; at the first text, `leave` it."""
+    async for event in run:
+        if leave and isinstance(event, TextDelta):
+            if leave == "break":
+                break
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("leave", ["cancel", "break"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_leaving_an_answer_keeps_its_text_its_cost_and_a_legal_history(messages_api: Any, session: Any, leave: str) -> None:
-    messages_api.reply(LONG, slow(0.05))
-    messages_api.reply("Now it works.")
+    messages_api.replies([LONG, slow(0.05)], "Now it works.")
 
     async def main() -> tuple[Any, Any]:
         run = session.start("Who wrote Ruby?")
-
-        async def read() -> None:
-            async for event in run:
-                if type(event).__name__ == "TextDelta":
-                    if leave == "break":
-                        break
-                    asyncio.current_task().cancel()  # type: ignore[union-attr]
-
-        await asyncio.wait([asyncio.create_task(read())])
-        for _ in range(200):
-            if run.answer is not None:
-                break
-            await asyncio.sleep(0.01)
+        await asyncio.wait([asyncio.create_task(read(run, leave))])
+        async with asyncio.timeout(10):
+            while run.answer is None:
+                await asyncio.sleep(0.01)
         after = await session.ask("And now?", follow=True)
         await session.aclose()
         return run.answer, after
@@ -173,12 +169,7 @@ def test_an_interrupt_while_waiting_stops_within_a_second(messages_api: Any, bra
 
     async def main() -> Any:
         run = session.start("Who?", provider="brave")
-
-        async def read() -> None:
-            async for _ in run:
-                pass
-
-        task = asyncio.create_task(read())
+        task = asyncio.create_task(read(run))
         await asyncio.to_thread(asked.wait, lambda api: api.active)
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=10)

@@ -64,7 +64,7 @@ async def test_a_page_becomes_one_passage_of_its_paragraphs() -> None:
     page = replace(GUIDE, final_url=f"{URL}/", links=links, cached=True, note="plain text only: x")
     pages = Pages(page)
     output = await fetched(pages, tool=web_fetch_tool(pages, fresh=True), offset=None)  # type: ignore[arg-type]
-    assert pages.reads == [{"url": URL, "offset": 1, "limit": None, "fresh": True, "robots": False}]
+    assert pages.reads == [{"url": URL, "offset": 1, "limit": None, "fresh": True}]
     (passage,) = output.passages
     assert (passage.url, passage.title, passage.published_date) == (f"{URL}/", "Guide", DATE)
     assert passage.paragraphs == ("# One\n\ntwo", "three")
