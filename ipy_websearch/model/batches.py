@@ -7,8 +7,7 @@ that were not begun within 24 hours expire; a cancelled batch keeps what was ans
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
 
 _PAGE = 100  # batches in one page of the list, the most that the API gives
-_AS_IT_COMES = {"X-Stainless-Raw-Response": "stream"}  # tells the SDK not to read the whole answer first
 
 
 def check(client: ModelClient) -> None:
@@ -72,13 +70,10 @@ async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
     """
     found = []
     with client.opened() as sdk:
-        try:
-            async for batch in sdk.messages.batches.list(limit=_PAGE):
-                if _checked(batch).created_at < since:
-                    break
-                found.append(batch)
-        except AttributeError as exc:  # what the SDK raises where the answer is no list at all
-            _checked(exc)
+        async for batch in sdk.messages.batches.list(limit=_PAGE):
+            if batch.created_at < since:
+                break
+            found.append(batch)
     return found
 
 
@@ -87,36 +82,16 @@ def size(batch: MessageBatch) -> int:
     return sum(int(str(count)) for count in batch.request_counts.to_dict(exclude_none=True).values())
 
 
-async def results(client: ModelClient, batch: str) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (custom_id, result) of an ended batch as the lines arrive; `result["type"]` is succeeded (then with a "message"),
-    errored (with an "error"), canceled or expired.
-
-    A line that cannot be read is left out; the SDK's own reader would stop there.
+async def results(client: ModelClient, batch: str) -> dict[str, Mapping[str, Any]]:
+    """Return the results of an ended batch by custom_id; `result["type"]` is succeeded (with a "message"), errored (with an
+    "error"), canceled or expired.
 
     Raises:
-        ModelError: the API failed, also in the middle; what was yielded before is good.
+        ModelError: the API failed, also in the middle.
     """
     with client.opened() as sdk:
-        import httpx2
-
-        options: Any = {"headers": _AS_IT_COMES}
-        response: Any = await sdk.get(f"/v1/messages/batches/{batch}/results", cast_to=httpx2.Response, options=options)
-        try:
-            async for line in response.aiter_lines():
-                if (entry := _entry(line)) is not None:
-                    yield entry
-        finally:
-            await response.aclose()
-
-
-def _entry(line: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Return (custom_id, result) of a line, None when it is broken."""
-    try:
-        entry = json.loads(line)
-        custom_id, result = entry["custom_id"], entry["result"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return (str(custom_id), result) if isinstance(result, dict) else None
+        entries = [entry.to_dict(warnings=False) async for entry in await sdk.messages.batches.results(batch)]
+    return {str(entry.get("custom_id")): cast("Mapping[str, Any]", entry.get("result") or {}) for entry in entries}
 
 
 def _checked(batch: Any) -> MessageBatch:

@@ -181,7 +181,9 @@ class Service:
         counts = {"processing": 0 if ended else size, "succeeded": size * ended, "errored": 0, "canceled": 0, "expired": 0}
         status = "ended" if ended else "in_progress"
         created = datetime.now(UTC).isoformat()
-        return {"id": f"batch_{number}", "processing_status": status, "request_counts": counts, "created_at": created}
+        where = f"/v1/messages/batches/batch_{number}"
+        facts = {"request_counts": counts, "created_at": created, "results_url": f"{where}/results" if ended else None}
+        return {"id": f"batch_{number}", "processing_status": status, **facts}
 
 
 async def _stream(request: web.Request, found: JSON, gap_s: float) -> web.StreamResponse:
