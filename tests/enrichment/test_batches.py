@@ -289,6 +289,7 @@ def test_failures_that_pass_are_waited_out_and_the_bar_says_so(
     """How many rows are at the API, and why it could not be asked after them; the batch is handed in once."""
     messages_api.behave(echo)
     messages_api.batches.polls = 1
+    monkeypatch.setattr(batch, "MAX_POLL_S", 0.5)
     monkeypatch.setattr(batch, "FIRST_POLL_S", 0.5)
     messages_api.batches.fail = [529, 500]
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **(BATCH | {"progress": True}))

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -128,10 +127,9 @@ def test_an_answer_that_broke_off_may_be_asked_for_again(
     "ask",
     [
         lambda client: batches.cancel(client, "msgbatch_1"),
-        lambda client: batches.recent(client, datetime.now(UTC)),
         lambda client: batches.look_up(client, "msgbatch_1"),
     ],
-    ids=["cancel", "recent", "look up"],
+    ids=["cancel", "look up"],
 )
 def test_what_is_no_batch_is_told(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused(monkeypatch, b"<h1>Sign in</h1>", "text/html", ask=ask)
