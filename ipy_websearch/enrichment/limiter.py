@@ -5,7 +5,7 @@
   each time that proves too much.
 - `retry-after` is a deadline for all requests. A server that refuses everything without naming a time gets one of ours.
 
-Everything belongs to one event loop. Time comes from `clock` and `call_later`, so tests need not wait.
+Everything belongs to one event loop, and `clock` is its time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
+
+# Seconds for which a server that has taken nothing yet may refuse everything: who has just begun can mend it.
+START_S = 10.0
 
 MAX_DEADLINE_S = 600.0
 MAX_BACKOFF_S = 8.0
@@ -36,7 +39,8 @@ CLOCK_S = 0.001
 class ConcurrencyLimiter:
     """Lets at most `most` requests run at once, fewer when the server refuses some.
 
-    `patience_s` is for how long it may refuse all of them. `on_hold` is told of each deadline that it sets, in seconds.
+    `patience_s` is for how long it may refuse all of them, `START_S` at most before it has taken any. `on_hold` is told of each
+    deadline that it sets, in seconds.
     """
 
     def __init__(
@@ -45,19 +49,18 @@ class ConcurrencyLimiter:
         *,
         patience_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
-        call_later: Callable[[float, Callable[[], None]], Any] | None = None,
         on_hold: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.most = self.limit = self._known_good = most
         self.in_flight = 0
         self._patience_s = patience_s
         self._clock = clock
-        self._call_later = call_later
         self._on_hold = on_hold
         self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
         self._deadline = 0.0
         self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
         self._refused_since = math.inf  # the first refusal since the last success
+        self._has_taken = False
         self._given_up: BaseException | None = None
         self._waiting: deque[asyncio.Future[int]] = deque()
 
@@ -70,7 +73,7 @@ class ConcurrencyLimiter:
         """Return what `send` returns, after waiting for a free place; a refusal for load is sent again.
 
         `overload_s` gives the seconds that a refusal asks to wait (0.0: it does not say), and None for all other errors, which
-        are raised. So is a refusal when the server names more than `patience_s` seconds, or has taken nothing for that long; by
+        are raised. So is a refusal when the server names more than `patience_s` seconds, or has refused all for too long; by
         then, nobody waits for the next attempt.
         """
         refusals = 0
@@ -88,7 +91,8 @@ class ConcurrencyLimiter:
                 self._wake()
                 if wait_s is None:
                     raise
-                if max(wait_s, self._clock() - self._refused_since) > self._patience_s:
+                patience_s = self._patience_s if self._has_taken else min(self._patience_s, START_S)
+                if wait_s > self._patience_s or self._clock() - self._refused_since > patience_s:
                     self._give_up(exc)
                     raise
             else:
@@ -110,8 +114,7 @@ class ConcurrencyLimiter:
         until = self._clock() + min(seconds, MAX_DEADLINE_S)
         if until > self._deadline:
             self._deadline = until
-            later = self._call_later or asyncio.get_running_loop().call_later
-            later(until - self._clock(), self._wake)
+            asyncio.get_running_loop().call_later(until - self._clock(), self._wake)
 
     async def _acquire(self, *, first: bool) -> int:
         """Wait for a free place, in order, or before all others; return the number of the burst that the request belongs to."""
@@ -153,7 +156,7 @@ class ConcurrencyLimiter:
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._fruitless, self._refused_since, self._given_up = 0, math.inf, None
+        self._fruitless, self._refused_since, self._given_up, self._has_taken = 0, math.inf, None, True
         self.in_flight -= 1
         self._wake()
 

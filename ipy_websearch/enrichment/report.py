@@ -214,16 +214,12 @@ def make_estimate(outcomes: Sequence[Outcome], rows: int, distinct: int, stored:
     """
     asked = [o for o in outcomes if o.status != "skipped"]
     tried = [o for o in asked if o.status in ("ok", "error")]
-    failed = sum(o.status == "error" for o in tried)
+    failed, left = sum(o.status == "error" for o in tried), max(distinct - stored, 0)
     if asked and failed == len(tried):
         raise EnrichmentError(f"there is no estimate, since none of the rows tried was filled: {asked[0].error}")
-    left = max(distinct - stored, 0)
-    if not left:
-        return Estimate(rows, distinct, stored, len(tried), failed, 0.0, 0.0)
-    total = add_money(*(o.cost_usd for o in tried))
-    seconds = sum(o.seconds for o in tried) / len(tried) * max(left / concurrency, 1.0)
-    cost = None if total is None else total / len(tried) * left
-    return Estimate(rows, distinct, stored, len(tried), failed, _float(cost), seconds)
+    share, total = left / max(len(tried), 1), _float(add_money(*(o.cost_usd for o in tried))) if left else 0.0
+    seconds = sum(o.seconds for o in tried) * share / max(min(concurrency, left), 1)
+    return Estimate(rows, distinct, stored, len(tried), failed, None if total is None else total * share, seconds)
 
 
 def _float(amount: Money) -> float | None:

@@ -22,7 +22,7 @@ from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
-from ipy_websearch.loop.table import SCHEMAS
+from ipy_websearch.loop.table import SCHEMAS, closed_object
 from ipy_websearch.model.client import ModelClient, forces_tools
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
@@ -155,7 +155,7 @@ def row_text(columns: Sequence[Column], values: Mapping[str, str | None]) -> str
 @lru_cache(64)
 def record_tool(columns: tuple[Column, ...]) -> dict[str, Any]:
     """Return the definition of the tool that takes the values."""
-    schema = _closed_object({column.key: _schema(column) for column in columns})
+    schema = closed_object({column.key: _schema(column) for column in columns})
     return {"name": RECORD, "description": "Give the values of the row's columns.", "strict": True, "input_schema": schema}
 
 
@@ -170,11 +170,7 @@ def _schema(column: Column) -> dict[str, Any]:
         "quote": {"type": "string", "description": "The passage of that result that says so, word for word"},
         "confidence": {"type": "number", "description": "How sure the value is right: 0 to 1"},
     }
-    return {"description": column.template, **_closed_object(properties)}
-
-
-def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"description": column.template, **closed_object(properties)}
 
 
 def request_body(
@@ -188,7 +184,7 @@ def request_body(
     reads: bool = False,
 ) -> dict[str, Any]:
     """Return the body of a request; a `final` one may only call `record`, one that `speaks` may also write. A model
-    that `reads` has no tools.
+    that `reads` has no tools, and a format where the server knows it.
 
     A forced call leaves no room for text before it (platform.claude.com/docs, tool use, "Forcing tool use", read 2026-11), so
     what is to be written and cited needs a free choice. A model that cannot be forced to call a tool has that too: the
@@ -200,8 +196,11 @@ def request_body(
     if platform.caching:
         instructions["cache_control"] = CACHE_CONTROL
     body = {"model": model, "max_tokens": max_tokens(columns), "system": [instructions], "messages": list(messages)}
-    if not reads:
-        body["tools"] = [*tools, record_tool(tuple(columns))]
+    record = record_tool(tuple(columns))
+    if reads and not config.client.lacks(model, "output_config"):
+        body["output_config"] = {"format": {"type": "json_schema", "schema": record["input_schema"]}}
+    elif not reads:
+        body["tools"] = [*tools, record]
         if platform.tool_choice and forces_tools(model) and (final or not speaks):
             body["tool_choice"] = {"type": "tool", "name": RECORD} if final else {"type": "any"}
     return body
@@ -365,10 +364,7 @@ class Row(Face):
             raise BudgetExceededError(self._booking.budget.refusal)
         tools = [tool.definition() for tool in self._tools.values()]
         body = request_body(config, self._columns, self.loop.messages, tools, final=final, reads=self._reading)
-        self._formatted = self._reading and not config.client.lacks(config.model, "output_config")
-        if self._formatted:
-            schema = record_tool(tuple(self._columns))["input_schema"]
-            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        self._formatted = "output_config" in body
         return body
 
     def take(self, reply: Reply, *, final: bool) -> Next:

@@ -91,12 +91,13 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
         keep(rows)
         return ToolOutput(summary=plural(len(rows), "row"), text="The rows were taken.")
 
-    row = _object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
-    schema = _object({"rows": {"type": "array", "items": row}})
+    row = closed_object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
+    schema = closed_object({"rows": {"type": "array", "items": row}})
     return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=schema, concludes=True)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has these properties, all of them and no others."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
