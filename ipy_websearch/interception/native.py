@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -33,7 +33,7 @@ from ipy_websearch.tools.web import UNAVAILABLE
 
 Block = dict[str, Any]
 
-MARK = "IPYWS3"
+MARK = "IPYWS4"
 # The most characters of `cited_text` that the API's own search gives.
 CITED_CHARACTERS = 150
 
@@ -62,18 +62,14 @@ _KNOWN = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequenc
 
 def pack(value: Any) -> str:
     """Return JSON as opaque text."""
-    data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return MARK + urlsafe_b64encode(data).decode("ascii")
+    return MARK + json.dumps(value)
 
 
 def unpack(text: Any) -> Any:
     """Return what was packed, None for text that is not ours."""
-    if not isinstance(text, str) or not text.startswith(MARK):
-        return None
-    try:
-        return json.loads(urlsafe_b64decode(text[len(MARK) :]))
-    except (ValueError, RecursionError):
-        return None
+    with suppress(ValueError, RecursionError):
+        return json.loads(text.removeprefix(MARK)) if isinstance(text, str) and text.startswith(MARK) else None
+    return None
 
 
 def blocks_of(part: Mapping[str, Any]) -> list[Any]:

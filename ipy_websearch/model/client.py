@@ -19,7 +19,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -259,7 +258,6 @@ class ModelClient:
         self.redact = redact
         self._platform = platform
         self._api_key = api_key
-        self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
         self._clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic] = {}
         self._lacks: set[tuple[str | None, str, Lack]] = set()
         close_with(self, partial(_close_all, self._clients))
@@ -290,11 +288,6 @@ class ModelClient:
         if "anthropic" not in sys.modules:
             await asyncio.to_thread(importlib.import_module, "anthropic")
 
-    @property
-    def request_id(self) -> str | None:
-        """The API's name for the newest request of the running task."""
-        return self._request_id.get()
-
     async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[list[Event]]:
         """Send a Messages API request and give its stream events as dicts, as they arrive: together what came together.
 
@@ -305,11 +298,10 @@ class ModelClient:
         with self.opened() as client:
             response = await self._send(client, {**body, "stream": True} if streamed else body)
             try:
-                self._request_id.set(response.headers.get("request-id"))
-                kind = response.headers.get("content-type", "")
+                kind, request_id = response.headers.get("content-type", ""), response.headers.get("request-id")
                 # Where no stream was asked for, what is none is read as JSON, so that what stands in its place is told.
                 kind = kind if streamed or "event-stream" in kind else "json"
-                async for events in reply_events(kind, response.aiter_bytes(), self.redact, self.request_id):
+                async for events in reply_events(kind, response.aiter_bytes(), self.redact, request_id):
                     yield events
             finally:
                 await response.aclose()

@@ -228,7 +228,7 @@ class Reply:
     malformed: set[str] = field(default_factory=set)
     container: Mapping[str, Any] | None = None
     _json: dict[int, list[str]] = field(default_factory=dict)
-    _closed: set[int] = field(default_factory=set)
+    _open: set[int] = field(default_factory=set)
 
     @property
     def usage(self) -> Usage:
@@ -268,6 +268,7 @@ class Reply:
                 self.model = str(message.get("model") or "")
                 self._head(message, message)
             case "content_block_start":
+                self._open.add(index)
                 block = self.blocks[index] = dict(event.get("content_block") or {})
                 if block.get("type") == "text":
                     block["citations"] = list(block.get("citations") or [])
@@ -307,11 +308,9 @@ class Reply:
                 block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
 
     def _stop(self, index: int) -> None:
-        block = self.blocks.get(index)
-        if block is None or index in self._closed:
-            return
-        self._closed.add(index)
-        if text := "".join(self._json.get(index, ())):
+        block = self.blocks.get(index, {})
+        self._open.discard(index)
+        if text := "".join(self._json.pop(index, ())):
             try:
                 block["input"] = dict(json.loads(text) or {})  # the API refuses a history with anything but an object
             except (ValueError, TypeError, RecursionError):
@@ -323,7 +322,7 @@ class Reply:
 
     def close(self) -> list[Event]:
         """Finish the blocks that a broken stream left open; return the events that end them. Their calls count as malformed."""
-        opened = [index for index in sorted(self.blocks) if index not in self._closed]
+        opened = sorted(self._open)
         for index in opened:
             if str(self.blocks[index].get("type", "")).endswith("tool_use"):
                 self.malformed.add(str(self.blocks[index].get("id", "")))
