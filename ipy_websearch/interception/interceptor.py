@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -213,10 +213,9 @@ class WebSearchInterceptor:
             warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
 
-def _platform_names(given: Any) -> frozenset[str]:
+def _platform_names(given: Collection[Any]) -> frozenset[str]:
     """Return platforms by our names; a name may be LiteLLM's, or a member of an enumeration."""
-    values = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    said = [str(getattr(value, "value", value)).strip().lower() for value in values]
+    said = [str(getattr(value, "value", value)).strip().lower() for value in given]
     names = [_ALIASES.get(name, name) for name in said]
     if unknown := [name for name in names if name not in PLATFORMS]:
         raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")

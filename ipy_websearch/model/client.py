@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from ipy_websearch.background import close_with
-from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.stream import Event, connection_error, reply_events, status_error
 from ipy_websearch.settings import OFFLINE_MODEL
 
@@ -330,12 +330,8 @@ class ModelClient:
             yield client
         except anthropic.APIStatusError as exc:
             raise status_error(exc, self.redact) from None
-        except anthropic.APITimeoutError as exc:
-            raise ModelError(f"the model did not answer in time ({address})", kind="timeout_error") from exc
         except anthropic.AnthropicError as exc:
             raise connection_error(exc, address, self.redact) from None
-        except (json.JSONDecodeError, RecursionError) as exc:
-            raise ModelError(f"the model's answer is not JSON; is {address} a Messages API?") from exc
         except Exception as exc:
             if type(exc).__module__.split(".")[0] not in _HTTP_LIBRARIES:
                 raise

@@ -89,9 +89,7 @@ class Upstream:
             yield Answered(exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes())
             return
         except anthropic.APIConnectionError as exc:
-            raise connection_error(exc, self.name, str) from exc
-        except anthropic.APIError as exc:
-            raise ModelError(str(exc)) from exc
+            raise connection_error(exc, self.name) from exc
         except anthropic.AnthropicError as exc:  # what the SDK says that a cloud lacks
             raise ModelError(str(exc), status=404) from exc
         http = response.http_response

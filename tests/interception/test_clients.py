@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -108,19 +106,6 @@ def test_the_tool_runner_of_the_sdk_searches_and_runs_its_own_tools(client: Any,
     assert not any("thread" in body for body in messages_api.bodies)
 
 
-def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
-    async def run() -> None:
-        async with made("async") as client, client.messages.stream(**ASKED) as stream:
-            async for _ in stream.text_stream:
-                asyncio.current_task().cancel()  # type: ignore[union-attr]
-
-    messages_api.reply(WORDS, search(), slow(0.2))
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(run())
-    messages_api.wait(lambda fake: not fake.active)
-    assert brave_api.queries == [] and len(messages_api.requests) == 1 and list(api.cost().kind) == ["model"]
-
-
 def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_api: Any) -> None:
     def behave(body: Mapping[str, Any]) -> Any:
         asked = body["messages"][0]["content"]
@@ -185,17 +170,6 @@ def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once
         assert list(web.cost().kind) == booked
 
 
-def test_small_servers_that_give_every_call_the_same_id_are_understood(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.replies(
-        tool_use("WebSearch", {"query": "one thing"}, id="call_1"),
-        tool_use("WebSearch", {"query": "two things"}, id="call_1"),
-        "So.",
-    )
-    message = ask(client)
-    ids = [block.id for block in message.content if block.type == "server_tool_use"]
-    assert len(set(ids)) == 2 and brave_api.queries == ["one thing", "two things"]
-
-
 # --- streams ---
 
 
@@ -203,37 +177,23 @@ WORDS = "one two three four five six seven eight nine ten eleven twelve"
 BREAKS = pytest.mark.parametrize("manner", [truncated, broken_stream, error_event])
 
 
-def blocks_of(events: list[Any]) -> list[str]:
-    """Check what holds for every stream of one message; return the types of its blocks."""
-    types = [event.type for event in events if event.type != "ping"]
-    assert types[0] == "message_start" and types[-2:] == ["message_delta", "message_stop"]
-    assert types.count("message_start") == types.count("message_delta") == 1
-    blocks = [event for event in events if event.type.startswith("content_block_")]
-    begun = [event for event in blocks if event.type == "content_block_start"]
-    assert [event.index for event in blocks] == sorted(event.index for event in blocks)
-    assert [event.index for event in begun] == list(range(types.count("content_block_stop")))
-    return [event.content_block.type for event in begun]
-
-
-def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages_api: Any, brave_api: Any) -> None:
+def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages_api: Any) -> None:
     spent = usage(input_tokens=20, output_tokens=2)
     messages_api.replies(
         [thinking(), "Let me look.", search("one thing"), search("two things"), spent],
         ["More.", search("three things"), spent],
         [text("Matz wrote Ruby.", citations=[(0, 0)]), " So.", spent],
     )
-    events = list(client.messages.create(**ASKED, stream=True))
-    assert blocks_of(events) == ["thinking", "text", *PAIR, *PAIR, "text", *PAIR, "text", "text"]
-    done = events[-2]
-    assert done.delta.stop_reason == "end_turn" and (done.usage.input_tokens, done.usage.output_tokens) == (60, 6)
-    assert done.usage.server_tool_use.web_search_requests == 3
-    started = [e.content_block for e in events if e.type == "content_block_start"]
-    calls, results = ([b for b in started if b.type == kind] for kind in PAIR)
-    assert [c.id for c in calls] == [r.tool_use_id for r in results] and all(c.input == {} for c in calls)
-    deltas = [e.delta for e in events if e.type == "content_block_delta"]
-    queries = "".join(d.partial_json for d in deltas if d.type == "input_json_delta").replace("}{", "}\n{").splitlines()
-    assert [json.loads(query)["query"] for query in queries] == ["one thing", "two things", "three things"]
-    assert [d.citation.type for d in deltas if d.type == "citations_delta"] == ["web_search_result_location"]
+    with client.messages.stream(**ASKED) as stream:  # the SDK puts them together
+        events, message = list(stream), stream.get_final_message()
+    assert kinds(message) == ["thinking", "text", *PAIR, *PAIR, "text", *PAIR, "text", "text"]
+    calls, results = ([block for block in message.content if block.type == kind] for kind in PAIR)
+    assert [call.id for call in calls] == [result.tool_use_id for result in results]
+    assert [call.input["query"] for call in calls] == ["one thing", "two things", "three things"]
+    assert message.content[-2].citations[0].type == "web_search_result_location" and message.stop_reason == "end_turn"
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (60, 6)
+    begun = [event.index for event in events if event.type == "content_block_start"]
+    assert begun == list(range(len(message.content))) and sum(event.type == "message_start" for event in events) == 1
 
 
 def test_text_arrives_while_it_is_written_in_every_round(client: Any, messages_api: Any) -> None:
@@ -263,7 +223,7 @@ def test_a_later_reply_that_breaks_before_its_first_word_is_asked_for_again(
     client: Any, messages_api: Any, brave_api: Any, manner: Any
 ) -> None:
     messages_api.replies(search(), ["Matz.", manner(0)], "Matz.")
-    assert blocks_of(list(client.messages.create(**ASKED, stream=True))) == [*PAIR, "text"]
+    assert kinds(ask(client, "stream")) == [*PAIR, "text"]
     assert brave_api.queries == ["ruby author"]
 
 
