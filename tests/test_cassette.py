@@ -97,11 +97,11 @@ def pages(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def facts(answer: Any) -> Any:
-    """Return what has to be the same in a replayed answer."""
+    """Return what has to be the same in a replayed answer; calls of one reply end in any order."""
     steps = [(s.kind, s.name, s.detail, s.usage, s.is_error, s.request, s.response) for s in answer.trace]
     panels = [(p.title, re.sub(r"seconds: [\d.]+", "", str(p.content)), p.is_error) for p in answer.panels]
     limits = (answer.limit, answer.stop_reason, answer.searches, answer.usage, answer.notices)
-    return answer.text, answer.citations, panels, limits, answer.messages, answer.rows, steps
+    return answer.text, answer.citations, sorted(panels), limits, answer.messages, answer.rows, sorted(map(repr, steps))
 
 
 # --- the same answers ---------------------------------------------------------------------------------------------------

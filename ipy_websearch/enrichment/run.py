@@ -493,6 +493,7 @@ class Rows:
                     await self._ended.wait()
             finally:
                 run.finish(n, outcome)
+            await asyncio.sleep(0)  # the ledger writes what has ended in this turn before another request goes out
 
     async def _has_ended(self, run: Enrichment, n: int, outcome: Outcome) -> bool:
         """Ask for a row; when the money did not reach for its first request, it may be asked after another has ended."""
