@@ -18,9 +18,11 @@ from itertools import permutations
 from typing import NamedTuple
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
+from ipy_websearch.providers.passages import stem as whole_stem
 from ipy_websearch.results import Claim
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+")
+_NOT_SHORT, _APOSTROPHE = re.compile(r"n['’]t\b"), re.compile(r"(?<=\w)['’](?:s\b|(?=\w))")
 _STOP = frozenset(
     "a an the of in on at to for from by with as and or but if that this these those it its is are was were be been being "
     "has have had do does did will would can could may might shall should he she they his her their them him we our you "
@@ -191,28 +193,16 @@ def folded(text: str) -> str:
 
 def tokenize(text: str) -> list[str]:
     """Return the words in the form in which they are compared; scripts without blanks give pairs of characters."""
-    found = []
-    for word in _WORD.findall(folded(text)):
-        word = word.replace("’", "'")
-        if word.endswith("n't"):
-            found += [word[:-3], "not"]
-            continue
-        word = word.removesuffix("'s").replace("'", "")
-        if _CJK.match(word):
-            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-        elif word:
-            found.append(word)
+    found: list[str] = []
+    for word in _WORD.findall(_APOSTROPHE.sub("", _NOT_SHORT.sub(" not", folded(text)))):
+        found += [word[i : i + 2] for i in range(max(1, len(word) - 1))] if _CJK.match(word) else [word]
     return found
 
 
 @lru_cache(65_536)
 def stem(word: str) -> str:
-    """Return what forms of a word share: a light cut of endings, and no more than six letters."""
-    for ending in ("ies", "ing", "ed", "es", "s", "ly", "e", "y"):
-        if len(word) > len(ending) + 3 and word.endswith(ending):
-            word = word[: -len(ending)]
-            break
-    return word[:6]
+    """Return what forms of a word share: no more than six letters."""
+    return whole_stem(word)[:6]
 
 
 @lru_cache(1024)
