@@ -147,10 +147,13 @@ def test_an_engine_that_is_set_without_its_key_does_no_harm_without_searches(mes
 
 def test_wrong_columns_and_a_missing_key_are_one_line_before_anything_is_sent(messages_api: Any, monkeypatch: Any) -> None:
     for columns, told in (
-        ({"ceo": "Who leads {compny}?"}, "company"),
-        ({"ceo": "Who leads it?"}, "column"),
-        ({"company": "Who is {company}?"}, "company"),
-        ({}, "column"),
+        ({"ceo": "Who leads {compny}?"}, "did you mean 'company'"),
+        ({"ceo": "Who leads it?"}, "names no column"),
+        ({"company": "Who is {company}?"}, "already has a column 'company'"),
+        ({}, "there is none"),
+        ({"ceo": ("Who leads {company}?", [])}, "choices"),
+        ({"a": "{company}?", "a_source": "{company}?"}, "two of the columns"),
+        ({f"c{n}": "{company}?" for n in range(17)}, "too many"),
         ({"sites": ("Where is {company}?", list[int])}, r"'list\[int\]' is no type .*bool, date, list\[str\]\)"),
         ({"sites: list[date]": "Where is {company}?"}, r"'list\[date\]' is no type"),
     ):
