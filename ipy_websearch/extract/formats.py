@@ -11,7 +11,6 @@ import json
 import logging
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -42,17 +41,13 @@ _CODE = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
-# The code page in which undeclared pages of a language were written, and its letters beyond ASCII.
-_ALPHABETS = {
-    "fr": ("cp1252", "àâæçèéêëîïôœùûüÿ"), "de": ("cp1252", "äöüß"), "sv": ("cp1252", "åäöéü"), "fi": ("cp1252", "åäö"),
-    "da": ("cp1252", "åæøé"), "no": ("cp1252", "åæøéòô"), "nb": ("cp1252", "åæøéòô"), "nl": ("cp1252", "áèéêëïóöü"),
-    "es": ("cp1252", "áéíñóúü¿¡"), "ca": ("cp1252", "àçèéíïòóúü·"), "pt": ("cp1252", "àáâãçéêíóôõúü"),
-    "it": ("cp1252", "àèéìòóù"), "is": ("cp1252", "áæðéíóöúýþ"), "pl": ("cp1250", "ąćęłńóśźż"),
-    "cs": ("cp1250", "áčďéěíňóřšťúůýž"), "sk": ("cp1250", "áäčďéíĺľňóôŕšťúýž"), "hu": ("cp1250", "áéíóöőúüű"),
-    "hr": ("cp1250", "čćđšž"), "sl": ("cp1250", "čšž"), "ro": ("cp1250", "ăâîşţ"), "tr": ("cp1254", "âçğıİîöşüû"),
-    "lt": ("cp1257", "ąčęėįšųūž"), "lv": ("cp1257", "āčēģīķļņšūž"), "et": ("cp1257", "äöõüšž"),
-}  # fmt: skip
-_CODES = {language: {*(letters + letters.upper()).encode(page, "ignore")} for language, (page, letters) in _ALPHABETS.items()}
+# The code pages of pages that declare none, by their language.
+_CODE_PAGES = {
+    **dict.fromkeys(("fr", "de", "sv", "fi", "da", "no", "nb", "nl", "es", "ca", "pt", "it", "is"), "cp1252"),
+    **dict.fromkeys(("pl", "cs", "sk", "hu", "hr", "sl", "ro"), "cp1250"),
+    **dict.fromkeys(("lt", "lv", "et"), "cp1257"),
+    "tr": "cp1254",
+}
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
 # Addresses that are whole already need no joining, which takes some 5 % of the time of a page.
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
@@ -107,8 +102,8 @@ def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
     Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection; for Latin letters,
-    which detection mixes up, the code page of the page's language, else of the one whose letters it holds most of. Bytes that
-    do not fit become U+FFFD; NUL bytes go.
+    which detection mixes up, the code page of the page's language, else windows-1252. Bytes that do not fit become U+FFFD; NUL
+    bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
@@ -128,13 +123,11 @@ def decode(body: bytes, content_type: str = "") -> str:
     text = found.unicode_markup or ""
     if found.original_encoding not in (*labels, found.declared_html_encoding, "utf-8"):
         named = _LANGUAGE.search(body[:_LOOK])
-        language = named[1].decode().lower() if named else ""
+        page = _CODE_PAGES.get(named[1].decode().lower()) if named else None
         beyond, letters = body.translate(None, _ASCII), len(_LETTER.findall(body[:_LOOK]))
         are_accents = 0 < len(beyond) < min(_SURE, letters) and b"\0" not in body
-        if language in _ALPHABETS or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
-            counts = Counter(beyond)
-            likely = max(_ALPHABETS, key=lambda known: (known == language, sum(counts[code] for code in _CODES[known])))
-            text = body.decode(_ALPHABETS[likely][0], "replace")
+        if page or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
+            text = body.decode(page or "cp1252", "replace")
     return text.replace("\0", "")
 
 

@@ -105,16 +105,6 @@ class HttpResponse:
         return value
 
 
-class JsonObject(dict[str, Any]):
-    """A JSON object that knows the text it was read from. What is made of it, or with it, is a plain dict."""
-
-    __slots__ = ("body",)
-
-    def __init__(self, value: Mapping[str, Any], body: bytes) -> None:
-        super().__init__(value)
-        self.body = body
-
-
 class Reason(NamedTuple):
     """Why a service refused: its words, the seconds after which asking again may help, the kind of failure (None: not said)."""
 
@@ -362,14 +352,14 @@ class HttpClient:
         raise self._refusal(call, response, explain, tries)
 
     async def request_json(self, method: str, url: str, *, provider: str, **options: Any) -> Any:
-        """Return the JSON of the 2xx answer to one request, an object as a `JsonObject`; options and errors as for `request`.
+        """Return the JSON of the 2xx answer to one request; options and errors as for `request`.
 
         Raises:
             ProviderError: also when the answer is not JSON (`status` is then that of the answer).
         """
         response = await self.request(method, url, provider=provider, **options)
         try:
-            value = response.json()
+            return response.json()
         except ValueError:
             form = f"{response.content_type or 'no content type'}, {len(response.body)} bytes"
             text = (
@@ -377,9 +367,6 @@ class HttpClient:
                 f"check that its address {call_address(url)} is right and that no login page is in between"
             )
             raise self.error(provider, text, status=response.status, lost=True) from None
-        if not isinstance(value, dict):
-            return value
-        return JsonObject(value, json.dumps(value).encode() if _SURROGATE.search(response.body) else response.body)
 
     async def aclose(self) -> None:
         """Close all connections; the client may be used again afterwards."""
@@ -474,9 +461,8 @@ class HttpClient:
             return self.error(call.provider, text, status=call.head.status, lost=call.lost)
         proxy = next((name for name in _PROXIES if os.environ.get(name)), "")
         through = f" (the proxy in {proxy} may be at fault)" if proxy and not call.lost else ""
-        return self.error(
-            call.provider, f"{call.provider} could not be reached at {_place(call.url)}: {why}{through}", lost=call.lost
-        )
+        text = f"{call.provider} could not be reached at {_place(call.url)}: {why}{through}"
+        return self.error(call.provider, text, lost=call.lost)
 
     def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)

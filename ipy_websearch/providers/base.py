@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -800,7 +801,7 @@ class Engine:
             extra={name: value for name, value in (extra or {}).items() if value},
             charges=self.charges(raw, request.count) if charges is None else tuple(charges),
             notices=tuple(notices),
-            body=getattr(raw, "body", raw),
+            body=None if raw is None else json.dumps(raw).encode(),  # parsed, it would take ten times the memory
         )
 
 

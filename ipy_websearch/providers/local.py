@@ -125,7 +125,7 @@ class LocalProvider(
         super().__init__(context)
         path = context.data_dir / "index.sqlite"
         self._corpus = corpus or files("ipy_websearch.corpus")
-        self._list = path.with_suffix(".folders")
+        self._list_file = path.with_suffix(".folders")
         self._folders: list[Path] = []  # where the list cannot be written
         self._to_restore: list[Path] = []
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
@@ -206,9 +206,8 @@ class LocalProvider(
         if not os.path.isdir(folder):
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
-        listed, unseen = self._listed(), self._known(folder)
-        if not any(folder.is_relative_to(path) for path in listed):
-            self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
+        unseen = self._known(folder)
+        self._use(lambda _: self._list(folder), write=True)  # one kernel at a time: none loses what another one adds
         report, rows = IndexReport(), list[tuple[Any, ...]]()
         for path in _files(folder):
             try:
@@ -238,7 +237,7 @@ class LocalProvider(
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
         known = self._known(folder)
         self._put([], known)
-        self._keep([path for path in listed if path != folder])
+        self._use(lambda _: self._keep([path for path in self._listed() if path != folder]), write=True)
         return len(known)
 
     def folders(self) -> list[tuple[Path, int]]:
@@ -276,12 +275,17 @@ class LocalProvider(
         """Return the folders from which the index can be made again; other kernels write the list too."""
         if not self._folders:
             with suppress(OSError):
-                return [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
+                return [Path(name) for name in self._list_file.read_text("utf-8", "surrogateescape").splitlines()]
         return self._folders
+
+    def _list(self, folder: Path) -> None:
+        listed = self._listed()
+        if not any(folder.is_relative_to(path) for path in listed):
+            self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
 
     def _keep(self, folders: list[Path]) -> None:
         try:
-            self._list.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
+            self._list_file.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
         except OSError:
             self._folders = sorted(folders)
 

@@ -49,7 +49,7 @@ OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0,
 
 LONGEST_OUTAGE_S = 3_600.0
 LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
-_KIND = "search"
+_KIND = "search-2"
 _NO_NETWORK = ("wikipedia", "unreachable")
 _OPERATORS = ("OR", "AND", "NOT")
 _encode = json.JSONEncoder(default=str).encode
@@ -429,8 +429,6 @@ def request_key(request: SearchRequest) -> tuple[Any, ...]:
 
 def to_json(results: SearchResults) -> dict[str, Any]:
     """Return the results as JSON for the cache; what belongs to one call alone (attempts, cost, cached) is left out."""
-    # The engine's answer is kept as the text that it came as: to write it anew would take longer than all the rest.
-    body = results.body.decode(errors="replace") if isinstance(results.body, bytes) else None
     return {
         "query": results.query,
         "provider": results.provider,
@@ -441,7 +439,7 @@ def to_json(results: SearchResults) -> dict[str, Any]:
         "charges": [[c.provider, c.kind, str(c.units), c.unit, None if c.usd is None else str(c.usd)] for c in results.charges],
         "notices": results.notices,
         "extra": dict(results.extra),
-        **({"raw": results.body} if body is None else {"body": body}),
+        "raw": results.raw,
     }
 
 
@@ -461,7 +459,7 @@ def from_json(value: Any) -> SearchResults | None:
                 for provider, kind, units, unit, usd in value["charges"]
             ),
             notices=tuple(value["notices"]),
-            body=value["body"].encode() if "body" in value else value["raw"],
+            body=value["raw"],
         )
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
         return None
