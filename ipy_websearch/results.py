@@ -519,8 +519,7 @@ class Answer:
             raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
         if self.rows is None:
             raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
-        rows = self.rows
-        columns = {name: (kind, [_visible(row.get(name)) for row in rows]) for name, kind in self.columns.items()}
+        columns = {name: (kind, [_visible(row.get(name)) for row in self.rows]) for name, kind in self.columns.items()}
         return to_backend(_frame(columns), backend)
 
     def bibliography(self, style: str = "bibtex") -> str:

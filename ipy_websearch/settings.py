@@ -170,10 +170,8 @@ def _take_project_settings(settings: WebSearch, start: Path, set_elsewhere: Coll
     for name, value in table.items():
         try:
             if name not in PROJECT_SETTINGS:
-                instead = f"; use %config WebSearch.{name} instead" if name in settings.traits(config=True) else ""
-                guess, allowed = did_you_mean(name, PROJECT_SETTINGS), ", ".join(PROJECT_SETTINGS)
-                wrong = f"may not set {name!r}{guess} (allowed there: {allowed}){instead}"
-                raise ConfigError(f"[tool.ipy_websearch] in {path} {wrong}")
+                wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)}"
+                raise ConfigError(f"[tool.ipy_websearch] in {path} {wrong} (allowed there: {', '.join(PROJECT_SETTINGS)})")
             if name not in set_elsewhere:
                 _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
         except ConfigError as exc:

@@ -46,13 +46,12 @@ def answer(**values: Any) -> Answer:
 
 def test_in_a_list_a_value_is_one_short_line() -> None:
     sources = (Citation(1, "A", "https://a.example/"), Citation(1, "A", "https://a.example/"))
-    long = Answer("Who?", "Words. " * 200, "m", citations=sources)
+    long = repr(Answer("Who?", "Words. " * 200, "m", citations=sources))
     found = SearchResults((SearchResult("A", "https://a.example/"),), "moons\x1b[31m", "brave")
     page = Page("https://a.example/", "https://a.example/b", "Title", "text", 3, 9)
-    shown = [repr(value) for value in (long, found, page)]
-    assert shown[0].startswith("<Answer to 'Who?': 'Words. Words.") and shown[0].endswith(", 1 source>") and len(shown[0]) < 200
-    assert shown[1] == "<SearchResults for 'moons\\x1b[31m': 1 result from brave>"
-    assert shown[2] == "<Page 'Title' of https://a.example/b: 3 of 9 lines>"
+    assert long.startswith("<Answer to 'Who?': 'Words. Words.") and long.endswith(", 1 source>") and len(long) < 200
+    assert repr(found) == "<SearchResults for 'moons\\x1b[31m': 1 result from brave>"
+    assert repr(page) == "<Page 'Title' of https://a.example/b: 3 of 9 lines>"
 
 
 def test_sources_are_one_row_each_with_their_passages_joined() -> None:

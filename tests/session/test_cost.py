@@ -24,10 +24,6 @@ from ipy_websearch.session import Session
 from tests.fakes.money import held
 from tests.fakes.replies import text, tool_use, usage
 
-SONNET = "claude-sonnet-5-5"
-PRICES = "http://prices.example"
-
-
 # --- %cost --------------------------------------------------------------------------------------------------------------
 
 
@@ -95,23 +91,18 @@ def test_moments_can_be_spans_or_dates(text: str, expected: Any) -> None:
 # --- the picture --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("installed", [True, False])
 def test_a_plot_is_a_picture_in_the_notebook_or_names_the_extra(
-    messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch, installed: bool
+    messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A PNG with a description in words; matplotlib's own backend and state are left alone."""
     pytest.importorskip("matplotlib")
     answered(messages_api, shell)
-    if not installed:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
-        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    ran = shell.run("%cost --plot --by kind")
-    if not installed:
-        assert isinstance(ran.error, ConfigError) and "ipy_websearch[plot]" in str(ran.error) and "\n" not in str(ran.error)
-        return
-    (shown,) = (output.data for output in ran.outputs if "image/png" in output.data)
+    (shown,) = (output.data for output in shell.run("%cost --plot --by kind").outputs if "image/png" in output.data)
     assert len(shown["image/png"]) > 5_000 and "search 0.005 USD" in shown["text/plain"]
-    assert ran.value is not None and "matplotlib.pyplot" not in sys.modules
+    assert "matplotlib.pyplot" not in sys.modules
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert "ipy_websearch[plot]" in str(shell.run("%cost --plot --by kind").error)
 
 
 # --- the notebook's name --------------------------------------------------------------------------------------------------
@@ -119,11 +110,9 @@ def test_a_plot_is_a_picture_in_the_notebook_or_names_the_extra(
 
 def test_rows_know_their_notebook(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jupyter Server's variable, VS Code's and JupyterLab's are known; otherwise it is empty."""
-    shell.run("%search -p brave one")
-    monkeypatch.setenv("JPY_SESSION_NAME", "work/costs.ipynb")
-    shell.run("%search -p brave two")
-    shell.run("__vsc_ipynb_file__ = '/home/me/code.ipynb'")
-    shell.run("%search -p brave three")
+    monkeypatch.setenv("JPY_SESSION_NAME", "")
+    for told in ("", "%env JPY_SESSION_NAME=work/costs.ipynb", "__vsc_ipynb_file__ = '/home/me/code.ipynb'"):
+        shell.run(f"{told}\n%search -p brave moons {told[:5]}")
     names = shell.run("%cost --by notebook").value.notebook
     assert sorted(names) == ["", "/home/me/code.ipynb", "work/costs.ipynb"]
 
