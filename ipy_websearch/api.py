@@ -46,12 +46,6 @@ def end_session() -> None:
                 background.Task(ended.aclose).future.result(background.GRACE_S)
 
 
-def stop_recording() -> None:
-    """Stop the cassette that the shared session records or replays, if there is one."""
-    if (shared := _sessions.get(os.getpid())) is not None:
-        shared.stop_recording()
-
-
 def session() -> Session:
     """Return the session that the module's functions and the magics share; made at first use."""
     with _lock:

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -26,10 +26,8 @@ from typing import TypeVar
 # Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall.
 BUSY_TIMEOUT_S = 10.0
 
-# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. The suspect ones come of a damaged byte in a
-# name or a text, and of a faulty statement of ours as well.
+# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_SUSPECT = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _FOREIGN = "another program's file"
@@ -142,19 +140,10 @@ class Database:
         if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
-        if code in _BROKEN or unreadable or (code in _SUSPECT and self._fails_its_check()):
+        if code in _BROKEN or unreadable:
             self._set_aside()
             return True
         return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
-
-    def _fails_its_check(self) -> bool:
-        """Return whether SQLite's own check finds something."""
-        self.close()  # so that the caller's file is prepared after this one
-        try:
-            with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
-                return bool(file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
-        except (sqlite3.Error, UnicodeDecodeError) as found:
-            return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
     def _set_aside(self) -> None:
         """Rename the file and its log, unless another kernel has just done so.

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
 
-KEYRING_SERVICE = "ipy_websearch"
 SHORTEST_SECRET = 4  # shorter values are no keys, and may be part of any word
 
 
@@ -278,7 +277,7 @@ def _from_keyring(variable: str) -> str:
     try:
         import keyring
 
-        return keyring.get_password(KEYRING_SERVICE, variable) or ""
+        return keyring.get_password("ipy_websearch", variable) or ""
     except Exception:  # a locked or broken keyring must not hide the error that names the other places
         return ""
 

@@ -24,9 +24,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-MODES = ("now", "batch")  # how an enrichment asks: at once, or by the Message Batches API
-EFFORTS = ("low", "medium", "high")  # how much a model is to think and write; what that means is the model's affair
-
 
 @dataclass(frozen=True)
 class AskOptions:
@@ -214,7 +211,7 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("budget_usd", "session_budget_usd", "day_budget_usd"), ("an amount of US dollars such as 0.05", _usd)),
     **{
         name: (f"one of {', '.join(known)}", partial(_one_of, known))
-        for name, known in {"check": CHECKS, "effort": EFFORTS, "mode": MODES}.items()
+        for name, known in {"check": CHECKS, "effort": ("low", "medium", "high"), "mode": ("now", "batch")}.items()
     },
     "timeout_s": ("a number above 0, such as 120", partial(_number, float, 0)),
     "since": ("a span such as '7d', '24h', '30m' or a date such as '2026-11-01'", _moment),

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 TICK_S = 0.2
 
 
-CONTACT = "a Jupyter extension; contact: the user of this notebook"
-
-
 class Session:
     """Everything that belongs together between two restarts of a kernel.
 
@@ -437,5 +434,5 @@ class Session:
 def user_agent() -> str:
     """Return our name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/User-Agent_policy, wants both);
     `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
-    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or CONTACT
+    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or "a Jupyter extension; contact: the user of this notebook"
     return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx/{version('httpx')}"

@@ -19,7 +19,6 @@ from traitlets.config import Configurable
 
 from ipy_websearch.errors import ConfigError
 
-ASK_MODEL = "claude-sonnet-5-5"
 ENRICH_MODEL = "claude-haiku-5-5"
 OFFLINE_MODEL = "offline"
 
@@ -41,7 +40,7 @@ CHECKS = ("off", "mark", "repair")
 class WebSearch(Configurable):
     """Settings of `%search`, `%%ask` and their Python functions."""
 
-    model = Unicode(ASK_MODEL, help="Model that answers questions; 'offline' is the built-in one.").tag(config=True)
+    model = Unicode("claude-sonnet-5-5", help="Model that answers questions; 'offline' is the built-in one.").tag(config=True)
     platform = Enum(
         ("", "anthropic", "bedrock", "vertex", "foundry", "ollama", "lmstudio", "llamacpp", "vllm", "litellm"),
         "",

@@ -47,7 +47,6 @@ def load(shell: Any) -> None:
     # first: a wrong setting leaves nothing behind
     settings = load_settings(Path.cwd(), parent=shell, warn=lambda text: print(f"ipy_websearch: {text}", file=sys.stderr))
     undo = ExitStack()
-    undo.callback(_stop_recording)
     magics: dict[str, Any] = {function.__name__: MethodType(function, shell) for function in MAGICS}
     for name, magic in magics.items():
         for kind in magic.kinds:
@@ -86,11 +85,6 @@ def _take_back(table: dict[str, Any], name: str, magic: Any, before: Any) -> Non
 
 def _remove(items: list[Any], item: Any) -> None:
     items[:] = [other for other in items if other is not item]
-
-
-def _stop_recording() -> None:
-    if (api := sys.modules.get("ipy_websearch.api")) is not None:  # there is no session before
-        api.stop_recording()
 
 
 # --- completion --------------------------------------------------------------------------------------------------------
