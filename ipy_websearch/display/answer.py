@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -263,12 +263,18 @@ def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], lis
 
 
 def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return each step as a row: when it began and how long it took in percent of the whole, and its words."""
-    rows = []
-    began = list(zip(starts(trace), trace, strict=True))
-    whole = max((start + step.milliseconds for start, step in began), default=0.0) or 1.0
-    for start, step in began:
-        is_model, left = step.kind == "model", min(100 * start / whole, 98.5)
+    """Return each step as a row: when it began and how long it took in percent of the whole, and its words.
+
+    Requests follow one another, the calls of one reply begin together.
+    """
+    began, calls_from, end = list[float](), 0.0, 0.0
+    for step in trace:
+        began.append(end if step.kind == "model" else calls_from)
+        end = max(end, began[-1] + step.milliseconds)
+        calls_from = end if step.kind == "model" else calls_from
+    rows, percent = [], 100 / (end or 1.0)
+    for start, step in zip(began, trace, strict=True):
+        is_model, left = step.kind == "model", min(percent * start, 98.5)
         detail = _STOPS.get(step.detail, step.detail) if is_model else step.detail
         rows.append(
             {
@@ -276,24 +282,13 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
                 "kind": "error" if step.is_error else step.kind,
                 "what": "✗ " * step.is_error + shorten(one_line(": ".join(filter(None, (step.name, detail)))), 90),
                 "start": round(left, 1),
-                "width": round(min(max(100 * step.milliseconds / whole, 1.0), 100 - left), 1),
+                "width": round(min(max(percent * step.milliseconds, 1.0), 100 - left), 1),
                 "time": duration(step.milliseconds / 1000),
                 "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if is_model else "",
                 "cost": cost(step.cost_usd),
             }
         )
     return rows
-
-
-def starts(trace: Sequence[Step]) -> Iterator[float]:
-    """Yield when each step began, in milliseconds: requests follow one another, the calls of one reply begin together."""
-    calls_from = end = 0.0
-    for step in trace:
-        start = end if step.kind == "model" else calls_from
-        yield start
-        end = max(end, start + step.milliseconds)
-        if step.kind == "model":
-            calls_from = end
 
 
 def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = CARDS) -> View:

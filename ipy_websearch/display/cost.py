@@ -99,11 +99,9 @@ _LOOK: dict[str, Any] = {
 _GROUPS = 7
 
 
-def cost_words(steps: Sequence[Step], by: str) -> str:
+def cost_words(steps: Sequence[Step], title: str, by: str) -> str:
     """Return in words what the picture shows, for those who do not see it."""
-    first, last, total = steps[0][0], steps[-1][0], usd(sum((amount for _, _, amount in steps), Decimal(0)))
-    groups = ", ".join(starmap(_told, _by_group(steps)))
-    return f"Costs by {by} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {total} ({groups})"
+    return f"Costs by {by}, {title}: {', '.join(starmap(_told, _by_group(steps)))}"
 
 
 def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:

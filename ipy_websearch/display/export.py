@@ -6,9 +6,7 @@ Everything that came from outside goes through the renderer of the notebook's ou
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
@@ -28,7 +26,7 @@ _ALL = 1_000
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
     """Write the answers to `path`, as its ending says: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
 
-    The file appears whole or not at all. `force` replaces one that is there.
+    `force` replaces a file that is there.
 
     Raises:
         ConfigError: another ending, no answers, the file exists, or it cannot be written.
@@ -38,14 +36,12 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
         raise ConfigError(f"cannot export to {path.name!r}; the name must end in {', '.join(_WRITERS)}")
     if not answers:
         raise ConfigError("there is nothing to export yet; ask first, with %ask or %%ask")
-    if path.exists() and not force:
-        raise ConfigError(f"{path} exists; --force replaces it")
     text = writer(answers)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
-            draft = Path(folder, path.name)
-            draft.write_text(text, encoding="utf-8", newline="")
-            draft.replace(path)
+        with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists; --force replaces it") from None
     except OSError as exc:
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}") from exc
 
@@ -89,15 +85,15 @@ def _html(answers: Sequence[Answer]) -> str:
     return fill("export", "html", {"title": _TITLE, "answers": shown})
 
 
-def _sources(answers: Sequence[Answer], style: str) -> str:
-    return bibliography((citation for answer in answers for citation in answer.citations), style)
+def _sources(style: str) -> Callable[[Sequence[Answer]], str]:
+    return lambda answers: bibliography((citation for answer in answers for citation in answer.citations), style)
 
 
 _WRITERS: dict[str, Callable[[Sequence[Answer]], str]] = {
     ".md": lambda answers: "\n\n".join(_cells(answers)) + "\n",
     ".ipynb": _notebook,
     ".html": _html,
-    ".bib": partial(_sources, style="bibtex"),
-    ".ris": partial(_sources, style="ris"),
-    ".json": partial(_sources, style="csl"),
+    ".bib": _sources("bibtex"),
+    ".ris": _sources("ris"),
+    ".json": _sources("csl"),
 }

@@ -183,11 +183,10 @@ class Terminal:
 
     def markdown(self, text: str) -> str:
         """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled; code as it is."""
-        parts = enumerate(_FENCE.split(prose(text).strip("\n")))
-        return "".join(part if i % 2 else self._unfenced(part) for i, part in parts)
-
-    def _unfenced(self, text: str) -> str:
-        return self.style(self.wrap(_TABLE.sub(self._table, text) if self.width else text))
+        parts = _FENCE.split(prose(text).strip("\n"))
+        for i, part in enumerate(parts[::2]):
+            parts[2 * i] = self.style(self.wrap(_TABLE.sub(self._table, part) if self.width else part))
+        return "".join(parts)
 
     def style(self, text: str) -> str:
         """Return lines of Markdown with bold and links as such when styled."""

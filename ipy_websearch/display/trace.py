@@ -16,13 +16,12 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
-from ipy_websearch.display.answer import starts, timeline
+from ipy_websearch.display.answer import timeline
 from ipy_websearch.display.render import View, bundle
 from ipy_websearch.display.text import cost, one_line
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
-from ipy_websearch.money.prices import add_money
-from ipy_websearch.results import Answer, Step, Usage
+from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import duration, plural, shorten, visible
 
 # The most that all JSON of an overview takes of a notebook file.
@@ -140,37 +139,12 @@ def trace_widget(answer: Answer, step: int = 1) -> Any:
 
 
 def step_views(answer: Answer) -> list[dict[str, Any]]:
-    """Return each step as JSON: n, kind, name, detail, error, start and ms (milliseconds, from the question on), tokens (pairs
-    of name and count), cost, so_far (tokens and money up to its end), sent and got (what is new of the request, and the
-    response, their texts shortened until all fit)."""
+    """Return the rows of the timeline, each with the JSON that was `sent` (what is new of it) and that was `got`, whose texts
+    are shortened until all fit."""
     sent, got = requests_news(answer.trace), [step.response for step in answer.trace]
     for longest in (LONGEST, 5_000, 1_000, 200, 50):
         bodies = compact([sent, got], longest)
         if len(json.dumps(bodies, ensure_ascii=False, default=str)) <= WIDGET_CHARACTERS:
             break
-    usage, views = Usage(), list[dict[str, Any]]()
-    for step, start, request, response in zip(answer.trace, starts(answer.trace), *bodies, strict=True):
-        usage += step.usage
-        spent = add_money(*(done.cost_usd for done in answer.trace[: step.n]))
-        tokens = {
-            "tokens in": step.usage.input_tokens,
-            "read from the cache": step.usage.cache_read_tokens,
-            "written to the cache": step.usage.cache_write_5m_tokens + step.usage.cache_write_1h_tokens,
-            "tokens out": step.usage.output_tokens,
-        }
-        view = {
-            "n": step.n,
-            "kind": step.kind,
-            "name": one_line(step.name),
-            "detail": shorten(one_line(step.detail), 300),
-            "error": step.is_error,
-            "start": round(start, 1),
-            "ms": round(step.milliseconds, 1),
-            "tokens": [[name, f"{count:,}"] for name, count in tokens.items() if count],
-            "cost": cost(step.cost_usd),
-            "so_far": f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(spent)}",
-            "sent": request,
-            "got": response,
-        }
-        views.append(view)
-    return views
+    rows = zip(timeline(answer.trace), *bodies, strict=True)
+    return [{**row, "sent": request, "got": response} for row, request, response in rows]

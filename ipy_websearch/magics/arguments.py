@@ -13,7 +13,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -230,9 +230,6 @@ def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], N
     """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
 
     Inserted text is not scanned again. `tell` is told once what was cut, and of names that are nearly a variable's.
-
-    Raises:
-        UsageError: a variable cannot be written as text.
     """
     written: dict[str, str] = {}
     for escaped, name in dict.fromkeys(re.findall(_PLACE, text)):
@@ -240,18 +237,14 @@ def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], N
         if escaped in variables:
             written[f"{{{place}}}"] = place
         elif name in variables:
-            written[place] = _written(place, variables[name], tell)
+            written[place] = as_text(variables[name], partial(_tell_cut, tell, place))
         elif hint := did_you_mean(name, variables, _TYPO):
             tell(f"{place} names no variable{hint}")
     return re.sub(_PLACE, lambda found: written.get(found[0], found[0]), text)
 
 
-def _written(place: str, value: Any, tell: Callable[[str], None]) -> str:
-    try:
-        return as_text(value, lambda cut: tell(f"{place} was cut: {cut} were put in"))
-    except Exception as exc:  # the value is the user's own, and its text may raise anything
-        why = f"{type(exc).__name__}: {exc}"[:200]
-        raise UsageError(f"{place} cannot be written as text ({why}); {{{place}}} gives the name itself") from None
+def _tell_cut(tell: Callable[[str], None], place: str, cut: str) -> None:
+    tell(f"{place} was cut: {cut} were put in")
 
 
 def as_text(value: Any, tell: Callable[[str], None] = print) -> str:

@@ -78,4 +78,4 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
         print(f"There is nothing to plot: no calls in {scope}.")
         return
     picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
-    display({"image/png": picture, "text/plain": cost_words(steps, by)}, raw=True)
+    display({"image/png": picture, "text/plain": cost_words(steps, scope, by)}, raw=True)

@@ -155,10 +155,9 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
         "output": variables,
         "frame": [variable for variable, value in variables.items() if hasattr(value, "columns")],
         "cluster": [variable for variable, value in variables.items() if is_cluster(value)],
-        "command": [*COMMANDS, "help"],
+        "command": [command.split()[0] for command in COMMANDS],
         "key": [short for spec in KEYS.values() for short in spec.names],
-        "store": ("clear", "cancel"),
-        "cache": ("clear",),
     }
     word = re.split("[,+]", typed)[-1] if name == "tools" else typed
-    return word, getattr(action, "choices", None) or known.get(name, ())
+    second = [command.removeprefix(f"{name} ") for command in COMMANDS if command.startswith(f"{name} ")]
+    return word, getattr(action, "choices", None) or known.get(name, second)

@@ -13,7 +13,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, Call, Help, magic
+from ipy_websearch.magics.arguments import HELP, Call, magic
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean, settings_dir
 
 USAGE = """\
@@ -24,7 +24,9 @@ USAGE = """\
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
 %websearch index --remove FOLDER   remove it again; without a folder: list the folders
 %websearch cache clear          empty the cache of searches and pages
-%websearch store                what enrichments have found; store clear [COLUMN] forgets it, store cancel ends batches
+%websearch store                what enrichments have found, and their batches that are at the API
+%websearch store clear [COLUMN] forget what was found, of one column or of all
+%websearch store cancel         cancel the batches at the API
 %websearch prices               what models and providers charge
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
@@ -63,19 +65,16 @@ def websearch(call: Call) -> Any:
         %websearch index ~/notes
     """
     try:
-        command, *words = shlex.split(call.text, comments=True) or ["help"]
-    except ValueError:  # a quote without its end
-        command, *words = call.text.split()
-    if command == "help":
-        raise Help(USAGE)
-    if command not in COMMANDS:
-        hint = did_you_mean(command, COMMANDS)
-        raise UsageError(f"%websearch has no command {command!r}{hint} ({', '.join(COMMANDS)})")
-    try:
-        signature(COMMANDS[command]).bind(call, *words, **call.options)
-    except TypeError:
+        words = shlex.split(call.text, comments=True) or ["help"]
+        name = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
+        if not name:
+            hint = did_you_mean(words[0], COMMANDS)
+            raise UsageError(f"%websearch has no command {words[0]!r}{hint} ({', '.join(COMMANDS)})")
+        words = words[len(name.split()) :]
+        signature(COMMANDS[name]).bind(call, *words, **call.options)
+    except (ValueError, TypeError):
         raise UsageError(f"cannot read %websearch {call.text}; %websearch help shows how each command is written") from None
-    said = COMMANDS[command](call, *words, **call.options)
+    said = COMMANDS[name](call, *words, **call.options)
     if not isinstance(said, str):
         return said
     print(said)
@@ -83,6 +82,10 @@ def websearch(call: Call) -> Any:
 
 
 # --- the commands: words of the line are their positional parameters, flags those by keyword -------------------------------
+
+
+def _help(call: Call) -> str:
+    return USAGE
 
 
 def _status(call: Call) -> str | None:
@@ -136,35 +139,38 @@ def _index(call: Call, *folders: str, remove: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _cache(call: Call, action: str, /) -> str:
-    if action != "clear":
-        raise UsageError(f"write %websearch cache clear, not {action!r}")
+def _clear_cache(call: Call) -> str:
     from ipy_websearch.text import plural
 
     return f"{plural(call.session.cache.clear(), 'entry', 'entries')} removed from the cache."
 
 
-def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
-    from ipy_websearch import background
-    from ipy_websearch.enrichment.batch import cancel_open, open_batches
+def _store(call: Call) -> Any:
+    from ipy_websearch.enrichment.batch import open_batches
     from ipy_websearch.text import plural
 
-    session = call.session
-    store = session.enrich_store
-    match action:
-        case "clear":
-            return f"{plural(store.clear(column), 'value')} removed from the store."
-        case "cancel":
-            address = os.environ.get("ANTHROPIC_BASE_URL", "")
-            ended, said = background.run(lambda: cancel_open(session.claude, store.ledger, address))
-            told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
-            return "\n".join([f"{told}, and collected by the same call.", *said])
-        case "":
-            for batch in open_batches(store.ledger):
-                rows = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
-                print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
-            return store.listing()
-    raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
+    store = call.session.enrich_store
+    for batch in open_batches(store.ledger):
+        rows = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
+        print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
+    return store.listing()
+
+
+def _clear_store(call: Call, column: str | None = None, /) -> str:
+    from ipy_websearch.text import plural
+
+    return f"{plural(call.session.enrich_store.clear(column), 'value')} removed from the store."
+
+
+def _cancel_batches(call: Call) -> str:
+    from ipy_websearch import background
+    from ipy_websearch.enrichment.batch import cancel_open
+    from ipy_websearch.text import plural
+
+    address = os.environ.get("ANTHROPIC_BASE_URL", "")
+    ended, said = background.run(lambda: cancel_open(call.session.claude, call.session.enrich_store.ledger, address))
+    told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
+    return "\n".join([f"{told}, and collected by the same call.", *said])
 
 
 def _prices(call: Call) -> Any:
@@ -174,14 +180,13 @@ def _prices(call: Call) -> Any:
     from ipy_websearch.model.client import model_id
     from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
 
-    rows, settings = list[tuple[Any, ...]](), call.session.settings
-    for name in dict.fromkeys(map(model_id, (settings.model, settings.enrich_model))):
-        own, listed = own_price(name), f"genai-prices {version('genai-prices')}"
-        plan, source, date = (own.plan, own.source or FILE_NAME, own.date) if own else ("", listed, "")
+    rows, kinds = list[tuple[Any, ...]](), ("input", "output", "cache_read", "cache_write_5m")
+    for name in dict.fromkeys(map(model_id, (call.session.settings.model, call.session.settings.enrich_model))):
+        own = own_price(name)
+        of = (own.source or FILE_NAME, own.date) if own else (f"genai-prices {version('genai-prices')}", "")
         for rates in tariff(name):
-            above = f"above {rates.start:,} input tokens" if rates.start > 0 else plan
-            for kind in ("input", "output", "cache_read", "cache_write_5m"):
-                rows.append((name, kind, float(getattr(rates, kind) * 1_000_000), "million tokens", above, source, date))
+            plan = f"above {rates.start:,} input tokens" if rates.start > 0 else own.plan if own else ""
+            rows += [(name, kind, float(getattr(rates, kind) * 1_000_000), "million tokens", plan, *of) for kind in kinds]
     rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
     return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
@@ -225,11 +230,14 @@ def _stop(call: Call) -> str:
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "help": _help,
     "status": _status,
     "key": _key,
     "index": _index,
-    "cache": _cache,
+    "cache clear": _clear_cache,
     "store": _store,
+    "store clear": _clear_store,
+    "store cancel": _cancel_batches,
     "prices": _prices,
     "goggles": _goggles,
     "export": _export,
@@ -303,12 +311,10 @@ def _answers(session: Any) -> str:
     from ipy_websearch.model.client import model_id
 
     name = model_id(session.settings.model)
-    if name == OFFLINE_MODEL:
-        return "passages as found; the model is set to offline"
     with suppress(ConfigError):  # a malformed key, which is named below
-        if session.has_model_key:
+        if name != OFFLINE_MODEL and session.has_model_key:
             return f"{name}, with the tools {session.settings.tools}"
-    return f"passages as found; no key for {name}"
+    return "passages as found; no model is asked" if name == OFFLINE_MODEL else f"passages as found; no key for {name}"
 
 
 def _count(recording: Any) -> str:

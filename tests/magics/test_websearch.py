@@ -70,8 +70,8 @@ def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
         ("status --force", "cannot read %websearch status"),
         ("key --name", "unknown option --name"),
         ("export --file", "unknown option --file"),
-        ("store empty", "store clear [COLUMN]"),
-        ("cache empty", "write %websearch cache clear"),
+        ("store empty", "%websearch help shows"),
+        ("cache empty", "did you mean 'cache clear'"),
     ],
 )
 def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: str) -> None:

@@ -16,21 +16,19 @@ const button = (text, label) => {
   return node;
 };
 
-const seconds = (ms) => (ms >= 10000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms).toLocaleString("en")} ms`);
+// The request and response of a model have their own cards; only its steps count tokens.
+const isModel = (step) => step.tokens !== "";
 
-const kindOf = (step) => (step.error ? "error" : step.kind === "model" ? "model" : "tool");
-
-function timelineRow(step, whole, choose) {
-  const row = make("button", `ipyws-t-row ipyws-t-${kindOf(step)}`);
+function timelineRow(step, choose) {
+  const row = make("button", `ipyws-t-row ipyws-t-${/^[a-z]+$/.test(step.kind) ? step.kind : "tool"}`);
   row.type = "button";
-  row.append(make("span", "ipyws-t-n", String(step.n)), make("span", "ipyws-t-name", step.name));
+  row.append(make("span", "ipyws-t-n", String(step.n)), make("span", "ipyws-t-name", step.what));
   const lane = make("span", "ipyws-t-lane");
   const bar = make("span", "ipyws-t-bar");
-  const left = whole > 0 ? (100 * step.start) / whole : 0;
-  bar.style.marginLeft = `${Math.min(left, 99)}%`;
-  bar.style.width = `${whole > 0 ? Math.max((100 * step.ms) / whole, 0.7) : 100}%`;
+  bar.style.marginLeft = `${step.start}%`;
+  bar.style.width = `${step.width}%`;
   lane.append(bar);
-  row.append(lane, make("span", "ipyws-t-number", seconds(step.ms)), make("span", "ipyws-t-number", step.cost));
+  row.append(lane, make("span", "ipyws-t-number", step.time), make("span", "ipyws-t-number", step.cost));
   row.addEventListener("click", () => choose(step.n));
   return row;
 }
@@ -71,9 +69,10 @@ function blocks(who, content) {
   });
 }
 
-function sentCards({ kind, sent }) {
+function sentCards(step) {
+  const { sent } = step;
   if (sent === null) return [];
-  if (kind !== "model" || typeof sent !== "object") return [entry("input", "", json(sent))];
+  if (!isModel(step) || typeof sent !== "object") return [entry("input", "", json(sent))];
   const { system, tools, messages, ...settings } = sent;
   const cards = [entry("settings", "", json(settings), false)];
   if (system) cards.push(entry("system", "", listed(system).map(textOf).join("\n\n"), false));
@@ -88,9 +87,10 @@ function sentCards({ kind, sent }) {
   return cards;
 }
 
-function gotCards({ kind, got }) {
+function gotCards(step) {
+  const { got } = step;
   if (got === null) return [];
-  if (kind === "model") return blocks("assistant", got);
+  if (isModel(step)) return blocks("assistant", got);
   return typeOf(got) === "tool_result" ? blocks("result", got.content) : [entry("result", "", json(got))];
 }
 
@@ -106,10 +106,10 @@ function card(one) {
 function detail(step) {
   const box = make("div", "ipyws-t-detail");
   const facts = make("div", "ipyws-t-facts");
-  const what = step.kind === "model" ? "request to the model" : "tool call";
-  const parts = [`${what} ${step.name}`, seconds(step.ms), ...step.tokens.map(([name, count]) => `${count} ${name}`), step.cost];
-  facts.append(make("span", "", parts.join(" · ")));
-  box.append(facts, make("div", step.error ? "ipyws-t-outcome ipyws-t-failed" : "ipyws-t-outcome", step.detail));
+  const what = isModel(step) ? "request to the model" : "tool call";
+  const parts = [what, step.time, step.tokens && `${step.tokens} tokens`, step.cost];
+  facts.append(make("span", "", parts.filter(Boolean).join(" · ")));
+  box.append(facts, make("div", step.kind === "error" ? "ipyws-t-outcome ipyws-t-failed" : "ipyws-t-outcome", step.what));
   for (const [title, entries] of [["What went out", sentCards(step)], ["What came back", gotCards(step)]]) {
     if (!entries.length) continue;
     box.append(make("div", "ipyws-t-heading", title), ...entries.map(card));
@@ -160,16 +160,13 @@ function render({ model, el }) {
     });
     first.disabled = back.disabled = at <= 1;
     next.disabled = last.disabled = at >= steps.length;
-    const until = Math.max(0, ...steps.slice(0, at).map((one) => one.start + one.ms));
-    place.textContent = step ? `step ${at} of ${steps.length} · so far ${seconds(until)}, ${step.so_far}` : "no steps";
+    place.textContent = step ? `step ${at} of ${steps.length} ` : "no steps";
     pane.replaceChildren(...(step ? [detail(step)] : []));
   };
 
   const build = () => {
-    const steps = model.get("steps");
-    const whole = Math.max(0, ...steps.map((step) => step.start + step.ms));
     head.textContent = model.get("title");
-    rows.replaceChildren(...steps.map((step) => timelineRow(step, whole, choose)));
+    rows.replaceChildren(...model.get("steps").map((step) => timelineRow(step, choose)));
     draw();
   };
 
