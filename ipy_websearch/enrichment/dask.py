@@ -53,9 +53,6 @@ WAIT_S = 30.0
 # Seconds that are waited for the last events of rows that were cut off.
 CUT_OFF_S = 1.0
 
-# Seconds after a task's end in which the events of its rows must have come.
-LATE_S = 5.0
-
 TASK_LEASE_S = 900.0
 _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "IPY_WEBSEARCH_CONTACT")
 
@@ -150,14 +147,14 @@ def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
 
 @dataclass(slots=True)
 class Task:
-    """Rows under way on one worker, with what is held for each of them."""
+    """Rows under way on one worker, with what is held for each of them; `ended` when the last look found it so."""
 
     future: Any
     worker: str
     rows: set[int]
     held: Reservation
     row_usd: Decimal
-    ended_at: float = 0.0
+    ended: bool = False
 
     def settle(self, rows: Sequence[LedgerRow] = ()) -> None:
         """Insert ledger rows, and give back what is held beyond the rows that are left."""
@@ -171,7 +168,6 @@ class DaskWorkers:
         self._client, self._own_client = connect(cluster)
         self._session = session
         self._provider = provider
-        self._most_workers: int | None = None
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
@@ -184,8 +180,6 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        if run.options.max_searches and (self._provider or self._session.router.first()) == "wikipedia":
-            self._most_workers = 1  # it takes three requests at once (providers.base.WIKIPEDIA_AT_ONCE)
         try:
             await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
             while self._tasks or (self._queue and run.stopped is None):
@@ -244,17 +238,16 @@ class DaskWorkers:
         if now < self._check_at and self._workers:
             return
         self._check_at = now + CHECK_S
-        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))[: self._most_workers]
+        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
         for name, task in list(self._tasks.items()):
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
-            ended = task.future.done()
-            task.ended_at = task.ended_at or now if ended else 0.0
-            if task.worker not in self._workers or (ended and now - task.ended_at > LATE_S):
+            if task.worker not in self._workers or task.ended:  # the events of its rows come before its end
                 self._queue.extendleft(self._lose(name))
                 task.future.cancel()
-                if ended:  # what a lost worker has spent is not known: it stays reserved until the lease ends
+                if task.ended:  # what a lost worker has spent is not known: it stays reserved until the lease ends
                     task.settle()
+            task.ended = task.future.done()
         if not self._workers and not self._tasks:
             raise EnrichmentError(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some")
 

@@ -344,7 +344,7 @@ def clean_domain(value: str) -> str:
 class ProviderContext:
     """What the session lends to an engine: the HTTP client, the keys, the folder for its data, and a named tool's options.
 
-    `wikipedia_turns` is held for each request to Wikipedia; a worker of a cluster makes one at a time.
+    `wikipedia_turns` is held for each request to Wikipedia.
     """
 
     http: HttpClient
