@@ -155,7 +155,7 @@ class BatchRun:
     async def run(self) -> None:
         """Wait for what is at the API already, send the rest, and collect all of it."""
         if self._run.options.resume:
-            there = {key for batch in self._open() for key in batch.rows}
+            there = {key for batch in self._batches() for key in batch.rows}
             self._queue = [key for key in self._queue if key not in there]
         while True:
             self._write_next()
@@ -177,15 +177,16 @@ class BatchRun:
         for key in list(self._rows):
             self._finish(key)
 
+    def _batches(self) -> list[Batch]:
+        """Return all open batches of this run's address and model."""
+        return [batch for batch in open_batches(self._ledger) if (batch.address, batch.model) == self._whose]
+
     def _open(self) -> list[Batch]:
-        """Return the open batches that have rows of this run. Rows that were in one and are in none were collected by another
+        """Return the open batches that this run waits for. Rows that were in one and are in none were collected by another
         kernel: they end with what that has stored."""
-        found = [
-            batch
-            for batch in open_batches(self._ledger)
-            if (batch.address, batch.model) == self._whose and not self._rows.keys().isdisjoint(batch.rows)
-        ]
-        for key in self._rows.keys() - {*self._queue}.union(*(batch.rows for batch in found)):
+        waiting = self._rows.keys() - {*self._queue}
+        found = [batch for batch in self._batches() if not waiting.isdisjoint(batch.rows)]
+        for key in waiting.difference(*(batch.rows for batch in found)):
             n = self._rows[key]
             outcome, stored = self._run.outcomes[n], next(self._run.look_up([self._run.plan.inputs[n]]))
             if stored.keys() >= set(outcome.asked):

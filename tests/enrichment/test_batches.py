@@ -213,6 +213,14 @@ def test_a_budget_holds_for_the_worst_case_of_what_is_handed_in(messages_api: An
     assert created(messages_api) > 1 and out.enrich_cost_usd.sum() <= 0.002
 
 
+def test_resume_false_hands_all_rows_in_anew(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(messages_api, *"AB")
+    monkeypatch.setattr(batch, "CHUNK_ROWS", 1)
+    messages_api.behave(lambda body: record(ceo="new"))
+    assert list(ipy_websearch.enrich(companies(*"AB"), CEO, resume=False, **BATCH).ceo) == ["new", "new"]
+    assert created(messages_api) == 3
+
+
 def test_a_batch_that_is_gone_is_asked_again(messages_api: Any) -> None:
     """Deleted, or another workspace's: the report says so."""
     left(messages_api, *"AB")
