@@ -189,14 +189,14 @@ class PageRead:
     hit: SearchResult
     page: Page | None = None
     why: str = "it took too long"
-    seconds: float = READ_S
     passages: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the panel says of it; it is the same when a cassette is played."""
-        if self.passages:
-            return {"url": self.hit.url, "read": "page", "tokens": sum(map(tokens_of, self.passages))}
+        """What the panel and the step say of it."""
+        if self.page is not None and self.passages:
+            tokens = sum(map(tokens_of, self.passages))
+            return {"url": self.hit.url, "read": "page", "tokens": tokens, "cached": self.page.cached}
         return {"url": self.hit.url, "read": "snippet", "why": self.why}
 
 
@@ -206,7 +206,7 @@ async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages
     Raises:
         ReplayError: a page is not on the cassette that is replayed.
     """
-    began, reads = time.perf_counter(), [PageRead(hit) for hit in hits]
+    reads, deadline = [PageRead(hit) for hit in hits], time.perf_counter() + READ_S
 
     async def read(one: PageRead) -> None:
         try:
@@ -217,11 +217,10 @@ async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages
             one.why = _reason(exc, one.hit.url)
         except Exception as exc:  # a page must not cost the search
             one.why = f"reading it failed with {type(exc).__name__}"
-        one.seconds = time.perf_counter() - began
 
     tasks = [asyncio.create_task(read(one)) for one in reads]
     try:
-        await (asyncio.gather(*tasks) if pages.exact else _in_time(tasks, reads, began + READ_S))
+        await (asyncio.gather(*tasks) if pages.exact else _in_time(tasks, reads, deadline))
     finally:
         for task in tasks:
             task.cancel()
@@ -277,10 +276,6 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
     known = [addresses_of_page(one.page) for one in reads if one.page is not None and one.passages]
     read = sum(1 for one in reads if one.passages)
     facts = [one.facts for one in reads]
-    log = [  # the trace has also the seconds, and whether the page came from the cache
-        {**said, "seconds": round(one.seconds, 2), "cached": one.page is not None and one.page.cached}
-        for one, said in zip(reads, facts, strict=True)
-    ]
     body = output.panel_data if output.results.body is None else output.results.raw
     return replace(
         output,
@@ -288,7 +283,7 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
         passages=tuple(passage for passage in passages if passage.paragraphs),
         panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
         urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
-        log={"pages": log},
+        log={"pages": facts},
     )
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 
 def ask(session: Any, messages_api: Any, *calls: Any, then: Any = None, question: str = "Who?", **options: Any) -> Any:
     """Let the model make these calls in one reply (`then`: one more in the next) and answer; return the answer."""
-    for reply in (calls, () if then is None else (then,), ("Done.",)):
-        if reply:
-            messages_api.reply(*reply)
+    messages_api.replies(*([[*calls]] if calls else []), *([then] if then else []), "Done.")
 
     async def main() -> Any:
-        try:
+        async with contextlib.aclosing(session):
             return await session.ask(question, **options)
-        finally:
-            await session.aclose()
 
     return asyncio.run(main())
 

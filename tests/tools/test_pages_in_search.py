@@ -40,14 +40,8 @@ def about(public_web: Any, url: str = "http://ruby.example.org/about", **options
 
 async def asked(session: Any, messages_api: Any, *replies: Any, **options: Any) -> Any:
     """Let the model search (or call these) and answer; return the answer."""
-    for reply in ([SEARCH], *([reply] for reply in replies), ["Matz."]):
-        messages_api.reply(*reply)
+    messages_api.replies(SEARCH, *replies, "Matz.")
     return await session.ask(QUESTION, **{"provider": "brave", **options})
-
-
-def result(messages_api: Any) -> dict[str, Any]:
-    """Return the result of the newest search."""
-    return results_of(messages_api)[0]
 
 
 def paths(public_web: Any) -> list[str]:
@@ -63,11 +57,10 @@ async def test_the_passages_that_fit_the_query_stand_in_place_of_the_snippet(
     brave_api.reply([hit(about(public_web), "Ruby", "A snippet."), hit("https://b.example/", "Other", "Another snippet.")])
     answer = await asked(session, messages_api, tool_use("web_fetch", {"url": "http://linked.example.org/x"}))
     body = messages_api.bodies[1]["messages"][-1]["content"][0]
-    page, other = body["content"]
-    assert "Yukihiro Matsumoto" in words_of(body) and "Origin" in words_of(body)
-    assert "A snippet." not in words_of(body) and "umbrella" not in words_of(body)
+    (page, other), words = body["content"], words_of(body)
+    assert "Yukihiro Matsumoto" in words and "Origin" in words and "A snippet." not in words and "umbrella" not in words
     assert page["citations"] == {"enabled": True} and page["source"] == "http://ruby.example.org/about"
-    assert other["content"][0]["text"] == "Another snippet." and "Only a snippet: the page was not read" in words_of(body)
+    assert other["content"][0]["text"] == "Another snippet." and "Only a snippet: the page was not read" in words
     read, unread = answer.panels[0].data["pages_read"]
     assert (read["read"], unread["read"]) == ("page", "snippet") and read["tokens"] > 20 and unread["why"]
     assert answer.trace[1].log["pages"][0].items() >= read.items() and "1 of 2 pages read" in answer.steps.detail[1]
@@ -79,21 +72,19 @@ async def test_with_no_pages_to_read_the_requests_are_as_they_were(
 ) -> None:
     brave_api.reply([hit(about(public_web), "Ruby", "A snippet.")])
     await asked(session, messages_api, read_pages=0)
-    assert words_of(result(messages_api)) == "A snippet." and public_web.requests == []
+    assert words_of(results_of(messages_api)[0]) == "A snippet." and public_web.requests == []
     assert "Read a page only when the results' text is not enough" in json.dumps(messages_api.bodies[0]["system"])
 
 
 async def test_only_the_first_pages_are_read_and_the_second_time_from_the_cache(
     messages_api: Any, brave_api: Any, public_web: Any, session: Any
 ) -> None:
-    hits = [hit(about(public_web, f"http://s{n}.example.org/about"), "Ruby", "A snippet.") for n in range(4)]
-    brave_api.reply(hits)
+    brave_api.reply([hit(about(public_web, f"http://s{n}.example.org/about"), "Ruby", "A snippet.") for n in range(4)])
     await asked(session, messages_api, read_pages=2)
     asked_for = paths(public_web)
     assert sorted(asked_for) == ["/about", "/about", "/robots.txt", "/robots.txt"]
-    assert [block["content"][0]["text"] == "A snippet." for block in result(messages_api)["content"]] == [False] * 2 + [
-        True
-    ] * 2
+    unread = [block["content"][0]["text"] == "A snippet." for block in results_of(messages_api)[0]["content"]]
+    assert unread == [False, False, True, True]
     answer = await asked(session, messages_api, read_pages=2)
     assert paths(public_web) == asked_for and all(page["cached"] for page in answer.trace[1].log["pages"])
 
@@ -122,7 +113,7 @@ async def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
     public_web.page("http://empty.example.org/page", "<html><body></body></html>")
     brave_api.reply([hit(url, "Ruby", "A snippet.")])
     answer = await asked(session, messages_api, blocked_domains=["bad.example.org"])
-    snippet, note = result(messages_api)["content"][0]["content"]
+    snippet, note = results_of(messages_api)[0]["content"][0]["content"]
     assert snippet["text"] == "A snippet." and why in note["text"] and answer.trace[1].log["pages"][0]["read"] == "snippet"
 
 
@@ -132,7 +123,7 @@ async def test_a_slow_page_keeps_nobody_waiting(messages_api: Any, brave_api: An
     brave_api.reply([hit(slow, "Ruby", "A snippet."), hit(about(public_web), "Ruby", "Other.")])
     answer = await asked(session, messages_api)
     assert [page["read"] for page in answer.trace[1].log["pages"]] == ["snippet", "page"]
-    assert "it took too long" in words_of(result(messages_api)) and answer.trace[1].milliseconds < 50_000
+    assert "it took too long" in words_of(results_of(messages_api)[0]) and answer.trace[1].milliseconds < 50_000
     while public_web.active:
         await asyncio.sleep(0.02)
 
@@ -144,7 +135,7 @@ async def test_a_platform_without_citations_gets_the_passages_as_text(
     messages_api.models["llama-4"] = 32_000
     brave_api.reply([hit(about(public_web), "Ruby", "A snippet."), hit("https://b.example/", "Other", "Another snippet.")])
     await asked(session, messages_api, model="llama-4")
-    (block,) = result(messages_api)["content"]
+    (block,) = results_of(messages_api)[0]["content"]
     assert block["type"] == "text" and "## Ruby › Origin\n\nThe author of Ruby is Yukihiro Matsumoto" in block["text"]
     assert "2. Other\n   https://b.example/\n   Another snippet.\n   (Only a snippet" in block["text"]
 
@@ -168,7 +159,7 @@ async def test_reading_pages_stays_within_the_budget(messages_api: Any, brave_ap
     brave_api.reply([hit(public_web.page(f"http://s{n}.example.org/", long), "Ruby", "A snippet.") for n in range(3)])
     answer = await asked(session, messages_api, budget_usd=0.06)
     assert answer.cost_usd <= 0.06 and sum(page["tokens"] for page in answer.trace[1].log["pages"]) <= 4_000
-    assert len(sources(result(messages_api))) == 3
+    assert len(sources(results_of(messages_api)[0])) == 3
 
 
 async def test_a_source_says_whether_its_page_was_read(
@@ -177,9 +168,8 @@ async def test_a_source_says_whether_its_page_was_read(
     """Also when it is cited again in a later turn."""
     url = about(public_web)
     brave_api.reply([hit(url, "Ruby", "A language."), hit("https://b.example/", "Other", "Another language.")])
-    cited = text("Matz did.", citations=[(0, 0)]), text(" There are others.", citations=[(1, 0)])
-    for reply in ((SEARCH,), cited, cited):
-        messages_api.reply(*reply)
+    cited = [text("Matz did.", citations=[(0, 0)]), text(" There are others.", citations=[(1, 0)])]
+    messages_api.replies(SEARCH, cited, cited)
     answer = await session.ask(QUESTION)
     again = await session.ask("Are you sure?", follow=True)
     for frame in (answer.sources, again.sources):
