@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from ipy_websearch.citations.claims import check
@@ -125,6 +126,7 @@ class CitationBook:
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
         cited = {citation.n for citation in self._citations.values()}
+        passages = cache(self._passages)  # many sentences cite the same sources
         found = []
         for part in SENTENCE_END.split(_BEHIND_THE_STOP.sub(r"\2\1", _FENCED.sub("", text))):
             sentence = _EMPHASIS.sub("", _BULLET.sub("", _MARKS.sub("", _WRITTEN.sub("", part)))).strip()
@@ -133,7 +135,7 @@ class CitationBook:
             heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
             if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):
                 continue
-            claim = check(sentence, self._passages(numbers))
+            claim = check(sentence, passages(numbers))
             found.append(Claim(claim.verdict, claim.missing, sentence, numbers))
         return tuple(found)
 

@@ -369,7 +369,8 @@ def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = frozenset(others)
     around = frozenset(word for sentence in near for word in sentence.words)
-    opposed = [one for one, other in _OPPOSITES if not words & other and not around & one and around & other]
+    made = [(one, other) for one, other in _OPPOSITES if words.isdisjoint(other) and not words.isdisjoint(one)]
+    opposed = [one for one, other in made if around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 
 
