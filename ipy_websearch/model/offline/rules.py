@@ -273,9 +273,8 @@ def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
     """Return messages as turns: neighbours of the same role are one, as the API merges them."""
     made = []
     for role, group in groupby(enumerate(messages), lambda placed: str(placed[1]["role"])):
-        members = list(group)
-        placed = [(n, enumerate(blocks_of(said.get("content") or ()))) for n, said in members]
-        blocks = [(f"messages.{n}.content.{i}", block) for n, said in placed for i, block in said]
+        members = [(n, blocks_of(message.get("content") or ())) for n, message in group]
+        blocks = [(f"messages.{n}.content.{i}", block) for n, content in members for i, block in enumerate(content)]
         made.append(Turn(role, members[0][0], blocks))
     return made
 
@@ -286,16 +285,16 @@ def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
     while waiting:
         path, block = waiting.pop(0)
         yield path, block
-        content = block.get("content") if block["type"] in ("search_result", "tool_result") else ()
-        parts = content if isinstance(content, list) else ()
-        waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(parts)]
+        inner = blocks_of(block.get("content") or ()) if block["type"] in ("search_result", "tool_result") else ()
+        waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(inner)]
 
 
 def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
-    empty = "all messages must have non-empty content except for the optional final assistant message"
     yield from _where({"messages: at least one message is required": not messages})
-    yield from (f"messages.{n}: {empty}" for n, message in enumerate(messages) if not message.get("content"))
+    for n, message in enumerate(messages):
+        empty = "all messages must have non-empty content except for the optional final assistant message"
+        yield from _where({f"messages.{n}: {empty}": not message.get("content")})
     yield from _where(
         {
             'messages: first message must use the "user" role': messages[0]["role"] != "user",
@@ -344,12 +343,12 @@ def _blocks(said: Sequence[Turn], newest: bool) -> Iterator[str]:
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for n, tool in enumerate(tools):
-        allowed, blocked = (tool.get(name) for name in ("allowed_domains", "blocked_domains"))
+        allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
         schemes = [domain for domain in allowed or blocked or () if "://" in domain]
-        path, both = f"tools.{n}.{tool.get('type')}", "Only one of `allowed_domains` and `blocked_domains` can be specified."
+        path = f"tools.{n}.{tool.get('type')}"
         yield from _where(
             {
-                f"{path}: {both}": allowed and blocked,
+                f"{path}: Only one of `allowed_domains` and `blocked_domains` can be specified.": allowed and blocked,
                 f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
             }
         )
@@ -359,15 +358,14 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     parts = [part for schema in strict for part in _parts(schema)]
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
     unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts)
-    too_many = "Schemas contains too many"
     yield from _where(
         {
             "tools: Tool names must be unique.": len({tool["name"] for tool in tools}) < len(tools),
             f"Too many strict tools ({len(strict)}). The maximum number of strict tools supported is {MAX_STRICT}.": (
                 len(strict) > MAX_STRICT
             ),
-            f"{too_many} optional parameters ({optional}), the limit is {MAX_OPTIONAL}": optional > MAX_OPTIONAL,
-            f"{too_many} parameters with union types ({unions}), the limit is {MAX_UNIONS}": unions > MAX_UNIONS,
+            f"Schemas contains too many optional parameters ({optional}), the limit is {MAX_OPTIONAL}": optional > MAX_OPTIONAL,
+            f"Schemas contains too many parameters with union types ({unions}), the limit is {MAX_UNIONS}": unions > MAX_UNIONS,
         }
     )
 
@@ -425,26 +423,33 @@ def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> l
 
 def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
     """Every call has an id of its own and is answered once in the next message, where results come first."""
-    if not offered and any(turn.of("tool_use", "tool_result") for turn in said):
-        yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
     ids = [block["id"] for turn in said for _, block in turn.of("tool_use", "server_tool_use")]
-    yield from _where({"messages: `tool_use` ids must be unique": len(set(ids)) < len(ids)})
-    without = "`tool_use` ids were found without `tool_result` blocks immediately after"
-    each_call = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-    unexpected, several = "unexpected `tool_use_id` found in `tool_result` blocks", "Found multiple `tool_result` blocks"
-    each_result = "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+    used = any(turn.of("tool_use", "tool_result") for turn in said)
+    yield from _where(
+        {
+            "Requests which include `tool_use` or `tool_result` blocks must define tools": used and not offered,
+            "messages: `tool_use` ids must be unique": len(set(ids)) < len(ids),
+        }
+    )
     for before, turn in pairwise([Turn("assistant", 0), *said, Turn("user", len(said))]):
         asked = [block["id"] for _, block in before.of("tool_use")]
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
         missing = ", ".join(id for id in asked if id not in leading)
-        yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {each_call}": missing})
+        yield from _where(
+            {
+                f"messages.{turn.number - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                f"{missing}. Each `tool_use` block must have a corresponding `tool_result` block in the next message.": missing
+            }
+        )
         results = [(path, block["tool_use_id"]) for path, block in turn.of("tool_result")]
         for n, (path, id) in enumerate(results):
             yield from _where(
                 {
-                    f"{path}: {unexpected}: {id}. {each_result}": id not in asked,
-                    f"{path}: each tool_use must have a single result. {several} with id: {id}": id
-                    in [other for _, other in results[:n]],
+                    f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have "
+                    "a corresponding `tool_use` block in the previous message.": id not in asked,
+                    f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}": (
+                        id in [other for _, other in results[:n]]
+                    ),
                 }
             )
 
@@ -455,14 +460,19 @@ def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
     for turn in said:
         for path, block in turn.blocks:
             kind = block["type"]
-            for id, name in waiting.items() if turn.role == "user" and kind != "tool_result" else ():
-                without = f"was found without a corresponding `{name}_tool_result` block"
-                yield f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` {without}"
+            if waiting and turn.role == "user" and kind != "tool_result":
+                id, name = next(iter(waiting.items()))
+                yield (
+                    f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` was found without a corresponding "
+                    f"`{name}_tool_result` block"
+                )
             if kind == "server_tool_use":
                 waiting[block["id"]] = block["name"]
             elif kind.endswith("_tool_result") and waiting.pop(block["tool_use_id"], None) is None:
-                needs = f"Each `{kind}` block must have a corresponding `server_tool_use` block before it."
-                yield f"{path}: unexpected `tool_use_id` found in `{kind}` blocks: {block['tool_use_id']}. {needs}"
+                yield (
+                    f"{path}: unexpected `tool_use_id` found in `{kind}` blocks: {block['tool_use_id']}. "
+                    f"Each `{kind}` block must have a corresponding `server_tool_use` block before it."
+                )
 
 
 # --- citations and caching --------------------------------------------------------------------------------------------
