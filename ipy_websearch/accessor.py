@@ -61,7 +61,7 @@ class WebAccessor:
         from ipy_websearch import api
 
         work = api.session().enrichment(self._frame, columns, sample=sample, progress=progress, **options)
-        if api.drive(work, progress):
+        if api.drive(work):
             raise KeyboardInterrupt
         return work.estimate()
 
@@ -84,7 +84,7 @@ class WebAccessor:
         given = EnrichOptions(None, {}, concurrency=concurrency, progress=progress, provider=provider, resume=False)
         request = api.session().search_request("placeholder", **{"count": 1, **options})
         work = start_lookup(api.session(), self._frame, query, given, request, fresh)
-        if api.drive(work, given.progress):
+        if api.drive(work):
             print("Interrupted: what was found by then is returned.")
         return work.frame()
 

@@ -210,7 +210,7 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
     Raises:
         EnrichmentError: it was given up with nothing done.
     """
-    interrupted = drive(work, work.options.progress)
+    interrupted = drive(work)
     if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
         print(told)
     if work.options.progress:
@@ -218,12 +218,12 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
     return work.frame(), interrupted
 
 
-def drive(work: Any, progress: bool) -> bool:
+def drive(work: Any) -> bool:
     """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     from ipy_websearch.enrichment.report import Bar
 
     task = background.Task(work.run)
-    with closing(Bar(work.progress, progress)) as bar:
+    with closing(Bar(work.progress, work.options.progress)) as bar:
         try:
             while not wait([task.future], TICK_S).done:
                 bar.update()

@@ -174,11 +174,12 @@ class Keys:
         removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
         path = self._file(spec)
         try:
-            found = path.exists()
-            path.unlink(missing_ok=True)
+            path.unlink()
+        except FileNotFoundError:
+            return removed
         except OSError as exc:
             raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
-        return [*removed, str(path)] if found else removed
+        return [*removed, str(path)]
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as

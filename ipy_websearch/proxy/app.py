@@ -34,7 +34,6 @@ MAX_BYTES = 32 * 2**20
 END_S = 5.0
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-CLIENT_GONE = 499
 _KINDS = {402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 
 
@@ -160,7 +159,7 @@ def _told(exc: BaseException) -> Response:
     """Return what the client is told of an error."""
     match exc:
         case ClientDisconnect():
-            return Response(status_code=CLIENT_GONE)
+            return Response(status_code=499)  # nginx's "client closed request": nobody reads it
         case asyncio.CancelledError():  # only the server's end does that
             return _error(503, "the proxy is being stopped", {"x-should-retry": "false", "connection": "close"})
         case HTTPException():
