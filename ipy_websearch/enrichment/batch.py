@@ -154,9 +154,12 @@ class BatchRun:
 
     async def run(self) -> None:
         """Wait for what is at the API already, send the rest, and collect all of it."""
+        there = self._rows.keys() & {key for batch in self._batches() for key in batch.rows}
         if self._run.options.resume:
-            there = {key for batch in self._batches() for key in batch.rows}
             self._queue = [key for key in self._queue if key not in there]
+        elif there:
+            text = f"{plural(len(there), 'row')} of earlier batches are asked anew; the API bills those too, and no ledger has them"
+            self._run.notices[text] = None
         while True:
             self._write_next()
             found = self._open()

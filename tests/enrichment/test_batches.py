@@ -45,11 +45,6 @@ def created(fake: Any) -> int:
     return sum(line == "POST " for line in fake.batches.log)
 
 
-def new_kernel() -> None:
-    """Forget everything that is not on disk."""
-    api.end_session()
-
-
 def left(messages_api: Any, *names: str) -> pd.DataFrame:
     """Return what a call gives that is interrupted when its batch has been handed in; the batch goes on."""
     messages_api.behave(echo)
@@ -144,7 +139,7 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_ap
     assert ceiling.reserved > 0 and ceiling.spent == 0
     assert set(out.enrich_status) == {"interrupted"}
     assert "3 rows at the API go on there and will be paid for: the same call collects them" in str(out.attrs["report"])
-    new_kernel()
+    api.end_session()
     api.session().settings.session_budget_usd = 1.0
     for made in messages_api.batches.known.values():
         made.polls_left = 1
@@ -181,7 +176,7 @@ def test_cost_and_values_of_a_batch_are_written_together(messages_api: Any, monk
         with pytest.raises(ZeroDivisionError):
             ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert ipy_websearch.cost(everything=True).empty
-    new_kernel()
+    api.end_session()
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert out.ceo.notna().all() and len(ipy_websearch.cost(everything=True)) == 3 == len(messages_api.requests)
 
@@ -197,7 +192,7 @@ def test_a_batch_that_never_arrived_is_sent(messages_api: Any, monkeypatch: pyte
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemError):
         patch.setattr(batch.batches, "submit", dies)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    new_kernel()
+    api.end_session()
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
 
 
@@ -217,8 +212,9 @@ def test_resume_false_hands_all_rows_in_anew(messages_api: Any, monkeypatch: pyt
     left(messages_api, *"AB")
     monkeypatch.setattr(batch, "CHUNK_ROWS", 1)
     messages_api.behave(lambda body: record(ceo="new"))
-    assert list(ipy_websearch.enrich(companies(*"AB"), CEO, resume=False, **BATCH).ceo) == ["new", "new"]
-    assert created(messages_api) == 3
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, resume=False, **BATCH)
+    assert list(out.ceo) == ["new", "new"] and created(messages_api) == 3
+    assert "2 rows of earlier batches are asked anew" in str(out.attrs["report"])
 
 
 def test_a_batch_that_is_gone_is_asked_again(messages_api: Any) -> None:

@@ -15,7 +15,7 @@ from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.budget import Booking, Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
 from ipy_websearch.money.prices import worst_case
-from ipy_websearch.results import Charge, Usage
+from ipy_websearch.results import Charge, ModelResponded, Usage
 from ipy_websearch.settings import WebSearch
 from tests.fakes.money import total
 from tests.money.test_ledger import Clock
@@ -126,7 +126,8 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
             case "reply" | "lost" | "refused" if n in granted:
                 most_in, most_out = granted.pop(n)
                 used = Usage() if action == "refused" else Usage(0, int(most_out * share), 0, int(most_in * share))
-                _responded(booking, model, used, lost=action == "lost")
+                reason = None if action == "lost" else "end_turn"
+                booking.take(ModelResponded(1, model, used, reason, 0.1, lost=reason is None))
             case "found" if calls[n]:
                 booking.charges(SEARCH, id=calls[n].pop())
             case "close":
@@ -141,12 +142,6 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
         booking.close()
     (standing,) = ledger.standings(made.limits())
     assert standing.held == 0 and standing.spent == total(ledger)[0] == sum(b.cost_usd or 0 for b in books)
-
-
-def _responded(booking: Booking, model: str, usage: Usage, *, lost: bool = False) -> None:
-    from ipy_websearch.results import ModelResponded
-
-    booking.take(ModelResponded(1, model, usage, None if lost else "end_turn", 0.1, lost=lost))
 
 
 @given(tokens=st.integers(0, 300_000), wanted=st.integers(1, 64_000), limit=st.decimals("0", "2", places=4))
