@@ -180,28 +180,23 @@ class Recorder(Recording):
 
     @contextmanager
     def _exchange(self, kind: str, to: str, request: Any) -> Iterator[Exchange]:
-        """Write down a request and the outcome that is filled in meanwhile."""
+        """Write down a request and the outcome that is filled in meanwhile; nothing of one that was not sent, since a setting
+        is wrong: once it is mended, the same cell finds its answer."""
         at, start = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"), time.monotonic()
         exchange = {"kind": kind, "to": to, "n": next(self._numbers), "at": at, "took_s": 0.0, "request": request}
-        was_sent = True
         try:
             yield exchange
         except (ModelError, ProviderError, FetchError) as exc:
-            exchange["error"] = error_fields(exc)
+            self._end({**exchange, "error": error_fields(exc)}, start)
             raise
         except (asyncio.CancelledError, GeneratorExit, TimeoutError):
             events = exchange.get("stream")
-            exchange["cut_off"] = not (events and events[-1][1].get("type") == "message_stop")
+            self._end({**exchange, "cut_off": not (events and events[-1][1].get("type") == "message_stop")}, start)
             raise
-        except Exception:  # a setting is wrong; once it is mended, the same cell finds its answer
-            was_sent = False
-            raise
-        finally:
-            exchange["took_s"] = round(time.monotonic() - start, 3)
-            if was_sent:
-                self._end(exchange)
+        self._end(exchange, start)
 
-    def _end(self, exchange: Exchange) -> None:
+    def _end(self, exchange: Exchange, start: float) -> None:
+        exchange["took_s"] = round(time.monotonic() - start, 3)
         if (keys := self._key_names(self._session.keys)) != self._known_keys:
             self._known_keys = keys
             self._write(json.dumps({"keys": keys}))
@@ -309,10 +304,9 @@ class RecordedModel(ModelClient):
         """The platform that was recorded, or the one in force."""
         return PLATFORMS.get(str(self._cassette.head.get("platform"))) or self._real.platform
 
-    async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
-        """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
-        async for events in self._cassette.stream(body, self._real.events):
-            yield events
+    def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
+        """Return the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
+        return self._cassette.stream(body, self._real.events)
 
     def _client(self) -> Any:
         if self._cassette.replayed_from:
