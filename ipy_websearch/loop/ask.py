@@ -432,9 +432,9 @@ class AnswerLoop(Face):
 
     def _is_unsearched(self, reply: Reply, final: bool) -> bool:
         """Say whether a first reply is that of a model which should have searched, and seems not to know how."""
-        if self.retrieve_first != "auto" or self._search is None or self.loop.meter.steps > 1 or final or self._reading:
-            return False
-        return answers_unsearched(reply, self.model, self.asked.question)
+        first = self.loop.meter.steps == 1 < self.limits.max_steps and not (final or self._reading)
+        may_search = self.retrieve_first == "auto" and self._search is not None
+        return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
 
     def _read(self) -> Next:
         """Begin anew without tools; return the search for the question, where it needs one. Text that was shown is void."""
@@ -483,7 +483,8 @@ class AnswerLoop(Face):
             return self._let_stand(f"the model's new answer ended with {reply.stop_reason}")
         if not is_better(text.book.claims(str(text)), mending.claims):
             return self._let_stand("the new answer was no better")
-        self.text, self._mending, self.loop.meter.reached = text, None, mending.reached
+        self.text, self._mending = text, None
+        self.loop.meter.reached = mending.reached
         self.loop.messages = [*self.loop.messages, turn]
         self.tell(Notice(f"the model was asked to mend {_faults(mending)}, and wrote this answer anew"))
         self.tell(Rewritten(str(text), text.book.citations))
