@@ -214,10 +214,6 @@ class _Entry:
     number: int
     block: Mapping[str, Any]
 
-    @property
-    def texts(self) -> list[str]:
-        return [str(part.get("text") or "") for part in blocks_of(self.block)]
-
 
 @dataclass(slots=True)
 class Sources:
@@ -285,23 +281,21 @@ class Sources:
 
 
 def _in_page(citation: Mapping[str, Any], page: _Entry) -> Block:
-    span = _span(citation)
-    start = sum(len(text) + 2 for text in page.texts[: span.start])
+    """Return a citation of some blocks of a page as the place in its text, whose paragraphs two line breaks part."""
+    texts = [str(part.get("text") or "") for part in blocks_of(page.block)]
+    first, last = citation.get("start_block_index"), citation.get("end_block_index")
+    first = first if isinstance(first, int) and first > 0 else 0
+    last = last if isinstance(last, int) and last > first else first + 1
+    start = sum(len(text) + 2 for text in texts[:first])
     return {
         "type": "char_location",
         "cited_text": citation.get("cited_text") or "",
         "document_index": page.number,
         "document_title": citation.get("title"),
         "start_char_index": start,
-        "end_char_index": start + len("\n\n".join(page.texts[span])),
+        "end_char_index": start + len("\n\n".join(texts[first:last])),
         "file_id": None,
     }
-
-
-def _span(citation: Mapping[str, Any]) -> slice:
-    first, last = citation.get("start_block_index"), citation.get("end_block_index")
-    first = first if isinstance(first, int) and first > 0 else 0
-    return slice(first, last if isinstance(last, int) and last > first else first + 1)
 
 
 # --- the caller's stream ----------------------------------------------------------------------------------------------

@@ -289,18 +289,13 @@ class InterceptedCall(Face):
         return Then.DONE
 
 
-def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+def summed(total: Any, usage: Any) -> Any:
     """Return the sum of two usage objects: counts are added, lists joined, all else is taken from the later one."""
-    result = dict(total)
-    for name, value in usage.items():
-        before: Any = result.get(name)
-        if isinstance(value, Mapping):
-            result[name] = summed(before if isinstance(before, Mapping) else {}, value)
-        elif type(value) in (int, list) and type(before) is type(value):
-            result[name] = before + value
-        elif value is not None or name not in result:
-            result[name] = value
-    return result
+    if isinstance(total, Mapping) and isinstance(usage, Mapping):
+        return {**total, **{name: summed(total.get(name), value) for name, value in usage.items()}}
+    if type(usage) in (int, list) and type(total) is type(usage):
+        return total + usage
+    return total if usage is None else usage
 
 
 def known_addresses(message: Mapping[str, Any]) -> set[str]:
