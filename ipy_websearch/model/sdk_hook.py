@@ -68,20 +68,12 @@ class AsyncSide:
 
     response = anthropic.AsyncAPIResponse
 
+    read = staticmethod(httpx2.Response.aread)
+    pieces = staticmethod(httpx2.Response.aiter_bytes)
+    close = staticmethod(httpx2.Response.aclose)
+
     def __init__(self, call_next: Any) -> None:
         self.send = call_next
-
-    async def read(self, http: httpx2.Response) -> bytes:
-        """Read a body whole."""
-        return await http.aread()
-
-    def pieces(self, http: httpx2.Response) -> AsyncIterator[bytes]:
-        """Yield a body as it comes."""
-        return http.aiter_bytes()
-
-    async def close(self, http: httpx2.Response) -> None:
-        """Read no further."""
-        await http.aclose()
 
 
 class CallersThread:

@@ -44,7 +44,6 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "modelTimeoutException": "timeout_error",
     "validationException": "invalid_request_error",
 }
-_ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # half a character, or no number: JSON that cannot be sent back
 _FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")  # what a stream begins with
 _EXCERPT = 400
 
@@ -142,8 +141,7 @@ def _events_in(frame: bytes) -> list[Event]:
 
 
 def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return the message, or the API's error object, that is the whole body of an answer; as JSON that can be sent back:
-    without half characters and infinite numbers.
+    """Return the message, or the API's error object, that is the whole body of an answer.
 
     Raises:
         ModelError: it is neither; of the kind `NO_MESSAGE` when asking again is of no use.
@@ -154,7 +152,7 @@ def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[st
     if isinstance(value, dict):
         blocks = value.get("content")
         if value.get("type") == "error" or (isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)):
-            return dict(sound(value)) if _ODD.search(content) else value
+            return value
     text = content.strip()
     if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
         raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
@@ -258,10 +256,7 @@ class Reply:
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
     def _apply(self, kind: str, event: Mapping[str, Any]) -> None:
-        index = (
-            int(event.get("index") or 0) if kind.startswith("content_block") else 0
-        )  # some servers send null with the others
-        delta = event.get("delta") or {}
+        index, delta = int(event.get("index") or 0), event.get("delta") or {}  # some servers send null
         match kind:  # ping, and events that do not exist yet, are passed over
             case "message_start":
                 message = event.get("message") or {}
@@ -390,9 +385,9 @@ def _spent(status: int | None, detail: str, wait_s: float | None) -> bool:
 
 def may_be_billed(error: ModelError | None) -> bool:
     """Say whether a request of which no usage came may be billed: it went out, and was not refused."""
-    if error is None:
+    if error is None or (error.status == 200 and error.kind == NO_MESSAGE):
         return True
-    return error.status in (None, 200) and (error.kind in _MAYBE_BILLED or (error.status == 200 and error.kind == NO_MESSAGE))
+    return error.status in (None, 200) and error.kind in _MAYBE_BILLED
 
 
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
