@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -35,7 +34,7 @@ from ipy_websearch.providers.base import SearchRequest, clean_domain, host_match
 from ipy_websearch.results import Charge, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web import DESCRIPTION, UNAVAILABLE
+from ipy_websearch.tools.web import DESCRIPTION, PAGE_CHARACTERS, UNAVAILABLE, web_fetch_tool
 from ipy_websearch.tools.web import web_search_tool as routed_search_tool
 
 if TYPE_CHECKING:
@@ -217,8 +216,6 @@ def search_tool(
 
 def fetch_tool(tool: WebTool, reader: PageReader) -> Tool:
     """Return the fetch. As in the API, a domain with a path fits no page."""
-    from ipy_websearch.tools.web import PAGE_CHARACTERS, web_fetch_tool
-
     allowed = without_paths(tool.allowed_domains) or (("invalid",) if tool.allowed_domains else ())
     most = PAGE_CHARACTERS if tool.max_content_tokens is None else tool.max_content_tokens * CHARACTERS_PER_TOKEN
     made = web_fetch_tool(
@@ -240,10 +237,7 @@ def _ours(tool: Tool, kind: Kind, max_uses: int | None) -> Tool:
         if max_uses is not None and used >= max_uses:
             return failed("max_uses_exceeded")
         used += 1
-        return await background.awaited(partial(run, value, context))
-
-    async def run(value: Any, context: ToolContext) -> ToolOutput:
-        return await tool.call(value, context)
+        return await background.awaited(lambda: tool.call(value, context))
 
     return replace(tool, name=OUR_NAMES[kind], description=tool.description + _UNTRUSTED, call=call)
 

@@ -28,8 +28,9 @@ def check(client: ModelClient) -> None:
         ConfigError: the message says what to do.
     """
     if client.platform.name != "anthropic":
-        what = "the built-in offline model" if client.offline else client.platform.name
-        raise ConfigError(f"{what} has no Message Batches; leave mode='batch' out, or ask a model of the Anthropic API")
+        raise ConfigError(
+            f"{client.platform.name} has no Message Batches; leave mode='batch' out, or ask a model of the Anthropic API"
+        )
 
 
 async def submit(client: ModelClient, requests: Sequence[Any]) -> MessageBatch:

@@ -119,7 +119,7 @@ def plain_results(passages: Sequence[Passage], *, first: int = 0, most: int = 0)
     read are whole too, or at least a quarter of `most`.
     """
     if len(passages) == 1:
-        (page,) = passages
+        page = passages[0]
         title = f"{first}. {page.title}" if first else page.title
         return f"{title}\n{page.url}\n\n" + "\n\n".join(page.paragraphs)
     hits = []

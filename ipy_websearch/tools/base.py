@@ -9,7 +9,7 @@ Which tools a question gets, and with what they are made, is said in `loop.offer
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -79,7 +79,7 @@ class ToolOutput:
     log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
+ToolCallable = Callable[[Any, "ToolContext"], Coroutine[Any, Any, ToolOutput]]
 
 
 @dataclass(slots=True)
