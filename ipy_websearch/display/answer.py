@@ -54,6 +54,8 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
+# A cell whose value is that of a bare `%ask` or `%%ask`.
+_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*\Z"
 # How an answer ends that is not simply finished.
 End = Literal["interrupted", "failed"]
 
@@ -116,18 +118,20 @@ class AnswerView:
     @property
     def help(self) -> str:
         """What works where an offline answer found nothing: what the built-in articles cover, how to ask the web."""
-        return words("help", _articles) if self.found_nothing else ""
+        return words("answer", "help_lines", _articles) if self.found_nothing else ""
 
     @property
     def labels(self) -> list[str]:
         """What must be known before reading the answer, each one sentence of Markdown."""
-        return words("labels", self, _articles).splitlines()
+        return words("answer", "label_lines", self, _articles).splitlines()
 
     def status(self, spent: Decimal | None) -> str:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
         calls = [call.text for call in self._calls.values() if call.glyph == "⋯"]
         writes = bool(self.items) and not self.items[-1].glyph and self.items[-1].step == self.step
-        return words("status", self, f"{time.monotonic() - self.began:.0f}", calls, writes, usd(spent) if spent else "")
+        return words(
+            "answer", "status_line", self, f"{time.monotonic() - self.began:.0f}", calls, writes, usd(spent) if spent else ""
+        )
 
     def apply(self, event: ev.Event) -> list[Item]:
         """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
@@ -496,7 +500,3 @@ def mark_shown(ip: Any, value: Any) -> None:
     hook.fill_exec_result(value)
     hook.quiet = lambda: True  # a terminal's prompt "Out[1]:" would stand there with nothing behind it
     ip.events.register("post_run_cell", forget)
-
-
-# A cell whose value is that of a bare `%ask` or `%%ask`.
-_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*\Z"

@@ -96,9 +96,9 @@ def fill(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
     return _environment(form).get_template(f"{name}.{form}").render(view, terminal=terminal)
 
 
-def words(macro: str, *values: Any) -> str:
-    """Return what a macro of `words.txt` says, as text."""
-    return str(getattr(_environment("txt").get_template("words.txt").module, macro)(*values)).strip()
+def words(name: str, macro: str, *values: Any) -> str:
+    """Return what a macro of a text template says."""
+    return str(getattr(_environment("txt").get_template(f"{name}.txt").module, macro)(*values)).strip()
 
 
 @cache

@@ -61,7 +61,7 @@ def search_view(found: Any, *, max_rows: int = MAX_ROWS) -> View | None:
         "more": _more(frame, shown),
         "nothing": NOTHING,
         "notices": notices,
-        "summary": words("found", search, len(frame)),
+        "summary": words("tables", "found", search, len(frame)),
     }
 
 
@@ -160,7 +160,7 @@ def page_view(page: Page) -> View:
         "title": one_line(page.title),
         "url": one_line(page.final_url),
         "place": short_address(page.final_url),
-        "about": " · ".join(filter(None, (iso(page.published_date), words("lines", page)))),
+        "about": " · ".join(filter(None, (iso(page.published_date), words("tables", "lines", page)))),
         "content": content,
         "notes": [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""],
     }

@@ -21,15 +21,6 @@ def test_a_semicolon_silences_an_answer(messages_api: Any, shell: Any) -> None:
     assert question_of(messages_api) == "what's new" and shell.ns["a"].text == "Matz."
 
 
-def test_variables_are_put_in_and_what_was_cut_is_told(messages_api: Any, offline: Any, shell: Any) -> None:
-    shell.run("import pandas as pd; shortlist = pd.DataFrame({'name': ['A'], 'price': [5]}); big = list(range(9000))")
-    messages_api.reply("A.")
-    assert shell.run("%%ask\nCompare {shortlist}").ok
-    assert question_of(messages_api) == "Compare table of 1 rows x 2 columns:\nname,price\nA,5"
-    asked = shell.run("%ask --model offline --provider local How many moons has Mars? {big}")
-    assert asked.ok and asked.stdout == "{big} was cut: 20,000 of 52,890 characters were put in\n"
-
-
 def test_an_estimate_sends_nothing(messages_api: Any, shell: Any) -> None:
     estimate = shell.run("%ask --estimate -o e how many moons has Mars?")
     assert estimate.value is shell.ns["e"] and messages_api.bodies == []

@@ -28,7 +28,7 @@ def citations(t):
     return (Citation(1, t, t, t, now), Citation(2, t, "https://ok.example/?" + t, t))
 
 def answer_of(t):
-    panels = (Panel("P1", t, t, t), Panel("P2", t, t, "web_fetch", True))
+    panels = (Panel("P1", t, t, t),)
     text = f"{t}\\n\\n{t} [1] **{t}** [2]\\n\\n- {t}\\n\\n> {t}\\n\\n| a |\\n|---|\\n| {t} |\\n\\n# {t}\\n"
     return Answer(t, text, t, citations(t), panels, stop_reason=t, notices=(t,), trace=(Step(1, "tool", t, t),))
 
@@ -36,16 +36,16 @@ def search_of(t):
     hits = (SearchResult(t, t, t, now), SearchResult(t, "https://ok.example/" + t, t))
     return SearchResults(hits, t, t, attempts=(Attempt(t, t),), notices=(t,))
 
-def forms_of(t):
-    "Everything that is made of t, as HTML and as Markdown."
-    page, answer = Page(t, t, t, t, 1, 2, now, note=t), answer_of(t)
-    values = (answer, search_of(t), search_of(t).to_frame(), page, Page("https://ok.example", t, t, t, 1, 1), *answer.panels)
-    shown = [get_ipython().display_formatter.format(value)[0] for value in values]
+def forms_of(t, n):
+    "An answer made of t, and by turns a search, a page or a panel, as HTML and as Markdown."
+    answer = answer_of(t)
+    others = (search_of(t).to_frame, lambda: Page("https://ok.example", t, t, t, 1, 2, now, note=t), lambda: answer.panels[0])
+    shown = [get_ipython().display_formatter.format(value)[0] for value in (answer, others[n % 3]())]
     return ["".join(forms.get(kind, "") for forms in shown) for kind in ("text/html", "text/markdown")]
 
 def show_all(names):
     "The same of many texts in two outputs, since many outputs are slow to lay out; their names must be seen between them."
-    htmls, markdowns = zip(*(forms_of(texts[name]) for name in names))
+    htmls, markdowns = zip(*(forms_of(texts[name], n) for n, name in enumerate(names)))
     display({"text/html": "".join(f"{html}<p>seen {name}.</p>" for name, html in zip(names, htmls))}, raw=True)
     display({"text/markdown": "\\n\\n".join(f"{m}\\n\\nseen {name}." for name, m in zip(names, markdowns))}, raw=True)
 
