@@ -158,8 +158,8 @@ class BatchRun:
         if self._run.options.resume:
             self._queue = [key for key in self._queue if key not in there]
         elif there:
-            text = f"{plural(len(there), 'row')} of earlier batches are asked anew; the API bills those too, and no ledger has them"
-            self._run.notices[text] = None
+            text = f"{plural(len(there), 'row')} of earlier batches are asked anew; the API bills those too, "
+            self._run.notices[f"{text}and no ledger has them"] = None
         while True:
             self._write_next()
             found = self._open()
