@@ -129,18 +129,6 @@ def test_a_lesson_is_the_same_without_keys_and_network_and_costs_nothing(lesson:
     assert set(costs.status) == {"replayed"} and costs.usd.sum() == 0 and costs.kind.tolist().count("search") == 3
 
 
-def test_pages_are_replayed_in_any_encoding(lesson: Any, pages: Any, public_web: Any) -> None:
-    url = pages("a", "<p>Größe ist wichtig, sagt der Text.</p>".encode("latin-1"), "text/html; charset=latin-1")
-    binary = pages("b.bin", b"%PDF-1.4 \xff\xfe\x00", "application/pdf")
-    cells = [f"p = %fetch {url}", f"%fetch {binary}", f"%fetch {url}/no"]
-    first = lesson.record(*cells)
-    page, asked = lesson.shell.ns["p"], len(public_web.requests)
-    again = lesson.replay(*cells)
-    assert "Größe" in page.content and lesson.shell.ns["p"].content == page.content
-    assert [str(r.error) for r in again[1:]] == [str(r.error) for r in first[1:]] and "404" in str(again[2].error)
-    assert len(public_web.requests) == asked
-
-
 def test_an_enrichment_is_replayed_with_its_rows_in_any_order(lesson: Any) -> None:
     """Rows at once, with searches and a failed row: the same frame, nothing from the store."""
 

@@ -79,8 +79,7 @@ def _value(name: str, asked: str, source: Source, schema: Mapping[str, Any]) -> 
 
 def _kind(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of a value without the variant that allows null."""
-    kind: Mapping[str, Any] = schema.get("anyOf", [schema])[0]
-    return kind
+    return dict(schema.get("anyOf", [schema])[0])
 
 
 def _converted(value: str, schema: Mapping[str, Any], asked: str) -> Any:
