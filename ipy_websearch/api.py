@@ -20,7 +20,7 @@ from ipy_websearch import background
 from ipy_websearch.options import AskOptions, EnrichOptions, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
 from ipy_websearch.session import TICK_S, Session
-from ipy_websearch.settings import settings_in_force
+from ipy_websearch.settings import WebSearch, settings_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,9 +51,7 @@ def session() -> Session:
     with _lock:
         if os.getpid() not in _sessions:
             _sessions[os.getpid()] = Session(settings_in_force())
-        shared = _sessions[os.getpid()]
-        shared.settings = settings_in_force() or shared.settings  # the extension may have been loaded since
-        return shared
+        return _sessions[os.getpid()]
 
 
 def use_session(made: Session | None) -> Session | None:
@@ -62,6 +60,12 @@ def use_session(made: Session | None) -> Session | None:
     if made is not None:
         _sessions[os.getpid()] = made
     return before
+
+
+def take_settings(settings: WebSearch) -> None:
+    """Let the shared session, if there is one, go by these settings."""
+    if (shared := _sessions.get(os.getpid())) is not None:
+        shared.settings = settings
 
 
 def search(
