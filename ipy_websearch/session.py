@@ -190,7 +190,7 @@ class Session:
         checked("provider", provider)
         wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
-            self.router.check(wanted)
+            self.router.first(wanted)
         return wanted, notices
 
     @background.on_the_loop

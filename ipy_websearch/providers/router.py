@@ -188,17 +188,13 @@ class SearchRouter:
             rows.append((name, not why, why or (outage.error if outage else said)))
         return rows + [(warning, False, "broken plug-in") for warning in plugins()[1]]
 
-    def check(self, provider: str | None) -> None:
-        """Check that an engine can be asked, with its options and at its address; nothing is sent. None: the chain's first.
+    def first(self, provider: str | None = None) -> str:
+        """Return the name of the engine that is asked first, `provider` or the chain's ("": none can be used); nothing is sent.
 
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        self._first(provider)
-
-    def first(self) -> str:
-        """Return the name of the engine that a search of the chain goes to first, "" when none can be used."""
-        target = self._first(None)
+        target = self._first(provider, [])
         return target.name if target else ""
 
     def provider(self, name: str) -> Provider:
@@ -216,16 +212,13 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        targets = self._usable([]) if worst and not provider else filter(None, [self._first(provider)])
+        targets = self._usable([]) if worst and not provider else filter(None, [self._first(provider, [])])
         return max((target.price(count) for target in targets), key=_worst_cost, default=())
 
     # --- which engine -----------------------------------------------------------------------------------------------
 
-    def _first(
-        self, provider: str | None, passed_over: list[Attempt] | None = None, local_stands_in: bool = True
-    ) -> Target | None:
+    def _first(self, provider: str | None, passed_over: list[Attempt], local_stands_in: bool = True) -> Target | None:
         """Return the engine that is asked first: the one named, else the first usable one of the chain."""
-        passed_over = [] if passed_over is None else passed_over
         return self._named(provider) if provider else next(self._usable(passed_over, local_stands_in=local_stands_in), None)
 
     def _named(self, provider: str) -> Target:

@@ -180,12 +180,12 @@ def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, 
     with pytest.raises(MissingKeyError, match="BRAVE_API_KEY is not set: run `%websearch key brave`"):
         use.search(provider="brave")
     with pytest.raises(ConfigError, match="SEARXNG_BASE_URL is not set"):
-        use.router.check("searxng")
+        use.router.first("searxng")
     with pytest.raises(ConfigError, match=r"no search engine 'wikipdia'; did you mean 'wikipedia'\?; there are: brave"):
         use.search(provider="wikipdia")
     monkeypatch.setenv("WIKIPEDIA_BASE_URL", "en.wikipedia.org")
     with pytest.raises(ConfigError, match="WIKIPEDIA_BASE_URL is 'en.wikipedia.org'"):
-        use.router.check(None)
+        use.router.first()
 
 
 def test_a_named_tool_is_an_engine_with_options(brave: Service, tmp_path: Path) -> None:
