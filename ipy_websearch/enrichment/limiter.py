@@ -3,7 +3,7 @@
 - A refusal for load (429, 529) lowers the limit to the number of requests that were taken. Below the number that is known to
   work, each success raises the limit by one, so it doubles every round; above it, it is raised by a fixed step, and less often
   each time that proves too much.
-- `retry-after` is a deadline for all requests. A server that refuses everything without naming a time gets one of ours.
+- `retry-after` is a deadline for all requests. A server that goes on to refuse everything gets a later one of ours.
 
 Everything belongs to one event loop, and `clock` is its time.
 """
@@ -92,7 +92,8 @@ class ConcurrencyLimiter:
                 if wait_s is None:
                     raise
                 patience_s = self._patience_s if self._has_taken else min(self._patience_s, START_S)
-                if wait_s > self._patience_s or self._clock() - self._refused_since > patience_s:
+                ours_s = self.seconds_to_wait if self.seconds_to_wait > wait_s else 0.0
+                if wait_s > self._patience_s or self._clock() + ours_s - self._refused_since > patience_s:
                     self._give_up(exc)
                     raise
             else:
@@ -170,8 +171,8 @@ class ConcurrencyLimiter:
             self._raise_every_s = min(max(4 * self._raise_every_s, least_s), MAX_RAISE_S)
             self._raise_at = self._clock() + self._raise_every_s
         self.limit = max(1, min(self.limit, self.in_flight))
-        if retry_after_s or self._fruitless > 1:
-            seconds = retry_after_s or backoff_s(self._fruitless - 1)
+        seconds = max(retry_after_s, backoff_s(self._fruitless - 1) if self._fruitless > 1 else 0.0)
+        if seconds:
             self.hold(seconds)
             self._on_hold(seconds)
 
