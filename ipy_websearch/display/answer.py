@@ -141,7 +141,7 @@ class AnswerView:
             case ev.TextDelta(text):
                 return [self._write(text)]
             case ev.ToolStarted():
-                self._calls[event.id] = self._line(": ".join(filter(None, call_words(event.name, event.input))), "⋯")
+                self._calls[event.id] = self._line(call_words(event.name, event.input), "⋯")
                 return [self._calls[event.id]]
             case ev.ToolFinished():
                 return [self._ended(event)]
@@ -191,8 +191,8 @@ class AnswerView:
         return call
 
 
-def call_words(name: str, given: Any) -> tuple[str, str]:
-    """Return (verb, subject) for a tool call: ("searching", "moons of Mars"), ("reading", "example.com/a")."""
+def call_words(name: str, given: Any) -> str:
+    """Return what a tool call does: "searching: moons of Mars", "reading: example.com/a", "writing the table"."""
     given = given if isinstance(given, Mapping) else {"input": given}  # a model can call a tool with anything
     about = next((key for key in ("query", "url", "path") if isinstance(given.get(key), str)), "")
     verb = _VERBS.get(name) or _VERBS.get(about) or f"calling {one_line(name)}"
@@ -200,7 +200,7 @@ def call_words(name: str, given: Any) -> tuple[str, str]:
         subject = short_address(given[about], 80) if about == "url" else given[about]
     else:
         subject = json.dumps(dict(given), ensure_ascii=False, default=str) if given and name not in _VERBS else ""
-    return verb, shorten(one_line(subject), 100)
+    return ": ".join(filter(None, (verb, shorten(one_line(subject), 100))))
 
 
 # --- what is said about an answer ---------------------------------------------------------------------------------
@@ -368,15 +368,11 @@ class LiveAnswer:
             self._screen.ended()
 
 
-def is_terminal(shell: Any) -> bool:
-    """Say whether a shell is IPython in a terminal."""
-    return any(kind.__name__ == "TerminalInteractiveShell" for kind in type(shell).__mro__)
-
-
 def is_notebook(shell: Any) -> bool:
     """Say whether the shell's displays can be updated in place, rather than being printed one below the other."""
+    in_terminal = any(kind.__name__ == "TerminalInteractiveShell" for kind in type(shell).__mro__)
     publisher = type(getattr(shell, "display_pub", None)).__name__
-    return not is_terminal(shell) and publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
+    return not in_terminal and publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
 
 
 class _Notebook:

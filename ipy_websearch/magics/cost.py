@@ -6,6 +6,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
+from IPython.display import display
 
 from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 
@@ -67,8 +68,6 @@ def _set_budget(settings: Any, name: str, value: str) -> None:
 def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
     """Show the picture; where there is nothing to draw, say so."""
     from base64 import b64encode
-
-    from IPython.display import display
 
     from ipy_websearch.display.cost import cost_png, cost_words
 

@@ -12,9 +12,12 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
+from IPython.display import display
 
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.magics.arguments import HELP, Call, magic
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean, settings_dir
+from ipy_websearch.text import plural, usd
 
 USAGE = """\
 %websearch status               what works now, and what is missing with the command that sets it
@@ -89,8 +92,6 @@ def _help(call: Call) -> str:
 
 
 def _status(call: Call) -> str | None:
-    from IPython.display import display
-
     from ipy_websearch.display.render import bundle
 
     forms = bundle("status", {"sections": status_sections(call.session)})
@@ -140,14 +141,11 @@ def _index(call: Call, *folders: str, remove: bool = False) -> str:
 
 
 def _clear_cache(call: Call) -> str:
-    from ipy_websearch.text import plural
-
     return f"{plural(call.session.cache.clear(), 'entry', 'entries')} removed from the cache."
 
 
 def _store(call: Call) -> Any:
     from ipy_websearch.enrichment.batch import open_batches
-    from ipy_websearch.text import plural
 
     store = call.session.enrich_store
     for batch in open_batches(store.ledger):
@@ -157,15 +155,12 @@ def _store(call: Call) -> Any:
 
 
 def _clear_store(call: Call, column: str | None = None, /) -> str:
-    from ipy_websearch.text import plural
-
     return f"{plural(call.session.enrich_store.clear(column), 'value')} removed from the store."
 
 
 def _cancel_batches(call: Call) -> str:
     from ipy_websearch import background
     from ipy_websearch.enrichment.batch import cancel_open
-    from ipy_websearch.text import plural
 
     address = os.environ.get("ANTHROPIC_BASE_URL", "")
     ended, said = background.run(lambda: cancel_open(call.session.claude, call.session.enrich_store.ledger, address))
@@ -204,7 +199,6 @@ def _goggles(call: Call, *name: str) -> Any:
 
 def _export(call: Call, file: str, /, *, force: bool = False) -> str:
     from ipy_websearch.display.export import export
-    from ipy_websearch.text import plural
 
     answers, path = call.session.answers, Path(file).expanduser()
     export(answers, path, force=force)
@@ -272,9 +266,7 @@ def cells_wait(shell: Any) -> bool:
 def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     """Return what works now, and what is missing with the command that sets it, by their headings; never a key's value."""
     import ipy_websearch
-    from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.text import usd
 
     chain, articles, keys = session.router.chain(), session.index.coverage(), list[tuple[str, ...]]()
     for variable, spec in KEYS.items():
@@ -307,7 +299,6 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
 
 def _answers(session: Any) -> str:
     """Return who answers questions."""
-    from ipy_websearch.errors import ConfigError
     from ipy_websearch.model.client import model_id
 
     name = model_id(session.settings.model)
@@ -318,7 +309,5 @@ def _answers(session: Any) -> str:
 
 
 def _count(recording: Any) -> str:
-    from ipy_websearch.text import plural
-
     done = "replayed from" if recording.replayed_from else "recorded in"
     return f"{plural(recording.count, 'exchange')} {done} {recording.path}"
