@@ -47,6 +47,9 @@ def test_a_sentence_goes_first_where_all_words_of_the_question_stand_in_it() -> 
     answer = ask("How many moons does Mars have?")
     assert answer.text.startswith("Mars has two moons, Phobos and Deimos.[1]")
     assert all(citation.cited_text in ws.fetch(citation.url).content for citation in answer.citations)
+    assert ask("What is the typing of Haskell?").text.startswith("Haskell is statically and strongly typed"), (
+        "not its type classes"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import Any
 
+from ipy_websearch.citations import quote_has
 from ipy_websearch.model.requests import content_of
 from ipy_websearch.providers.passages import Piece, content_words, scores, stem, stems, words_in
 from ipy_websearch.tools.base import UNREAD
@@ -277,7 +278,14 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
         for sentence in filter(None, _SENTENCE.split(paragraph))
         if not paragraph.startswith(FACTS) and _tells(sentence, wanted, set(stems(source.title))) and _gives(question, sentence)
     ]
+    fitting = [found for found in fitting if _keeps_to(_facts(found.source, wanted), found.text)]
     return min(fitting, key=lambda passage: len(passage.text), default=None)
+
+
+def _keeps_to(facts: Sequence[Passage], sentence: str) -> bool:
+    """Say whether a sentence has what the fact line says of the thing asked for, where it says something."""
+    asked = [fact for passage in facts if not passage.text.startswith(FACTS) for fact in passage.text.split("; ")]
+    return not asked or any(quote_has(re.sub(r" \(.*", "", fact.partition(": ")[2]), sentence) for fact in asked)
 
 
 def _tells(sentence: str, wanted: set[str], title: set[str]) -> bool:
