@@ -216,7 +216,15 @@ def _keep_area(runs: list[_Run], area: Any, barred: int, *, strict: bool = False
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
     for run in runs:
         if area in run.blocks and not run.keep and not run.flags & barred:
-            run.keep = not strict or (run.blocks[-1].tag in _SEMANTIC and run.linked < _MOSTLY_LINKED)
+            tag = run.blocks[-1].tag
+            is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.blocks[-1]))
+            run.keep = not strict or is_text
+
+
+def _is_in_outline(element: Any) -> bool:
+    """Return whether an item is of a list of lists: links in one are a table of contents, not teasers."""
+    inner = next(element.iterdescendants("li"), None)
+    return element.tag == "li" and (inner is not None or next(element.iterancestors("li"), None) is not None)
 
 
 def _drop_last_headings(runs: list[_Run]) -> None:
