@@ -101,7 +101,8 @@ _GROUPS = 7
 
 def cost_words(steps: Sequence[Step], title: str, by: str) -> str:
     """Return in words what the picture shows, for those who do not see it."""
-    return f"Costs by {by}, {title}: {', '.join(starmap(_told, _by_group(steps)))}"
+    span = f"{steps[0][0]:%Y-%m-%d %H:%M} to {steps[-1][0]:%Y-%m-%d %H:%M} UTC"
+    return f"Costs by {by}, {title}, {span}: {', '.join(starmap(_told, _by_group(steps)))}"
 
 
 def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:

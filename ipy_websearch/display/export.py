@@ -6,6 +6,7 @@ Everything that came from outside goes through the renderer of the notebook's ou
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _ALL = 1_000
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
     """Write the answers to `path`, as its ending says: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
 
-    `force` replaces a file that is there.
+    The file appears whole or not at all. `force` replaces one that is there.
 
     Raises:
         ConfigError: another ending, no answers, the file exists, or it cannot be written.
@@ -36,12 +37,14 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
         raise ConfigError(f"cannot export to {path.name!r}; the name must end in {', '.join(_WRITERS)}")
     if not answers:
         raise ConfigError("there is nothing to export yet; ask first, with %ask or %%ask")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} exists; --force replaces it")
     text = writer(answers)
     try:
-        with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists; --force replaces it") from None
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+            draft = Path(folder, path.name)
+            draft.write_text(text, encoding="utf-8", newline="")
+            draft.replace(path)
     except OSError as exc:
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}") from exc
 

@@ -149,6 +149,7 @@ def _cleaner() -> nh3.Cleaner:
 # --- Markdown, to HTML ---------------------------------------------------------------------------------------------
 
 _MARK = re.compile(r"\[(\d{1,4})\]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
 # A hostile text can grow without bounds (the header of a table by empty cells, a mark by its chip); what would take more
 # characters or cells is shown as it is written.
@@ -207,10 +208,14 @@ def _read_mark(state: Any, silent: bool) -> bool:
 
 
 def _prepare(state: Any) -> None:
-    """Align the cells of tables to the left, as JupyterLab does not, and make links that look like a mark mere text."""
+    """Let each block run the way of its letters, align the cells of tables, which JupyterLab's own are always to the right, and
+    make links that look like a mark mere text."""
+    both_ways = _RIGHT_TO_LEFT.search(state.src)
     for token in state.tokens:
+        if both_ways and token.nesting == 1:
+            token.attrs["dir"] = "auto"
         if token.type in ("th_open", "td_open"):
-            token.attrs.setdefault("style", "text-align:left")
+            token.attrs.setdefault("style", f"text-align:{'right' if both_ways else 'left'}")
         children, opened = token.children or [], 0
         for at, child in enumerate(children):
             if child.type == "link_open":
@@ -298,8 +303,10 @@ _NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
 # The sign behind which a bare address begins: a renderer would link it, and take in a backtick that follows.
 _ADDRESS = re.compile(r"(?i)(\b(?:https?|ftp)(?=://)|\bwww(?=\.))(.)")
 # Pandoc (nbconvert to PDF) and MyST read attributes, raw output formats and directives in braces. JupyterLab unescapes the
-# backslashes of a link's text, then reads it again, so brackets are entities.
+# backslashes of a link's text, then reads it again, so what is not harmless by itself is an entity.
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", **{sign: f"&#{ord(sign)};" for sign in "`{[]"}})
+# Brackets around mere words ("[PDF]", "[sic]"), by which nothing stands that makes a link or a definition of them.
+_ORDINARY = re.compile(r"&#91;(\w[\w .,'’/-]*)&#93;(?![(:]|&#91;)")
 _EMPHASIS = re.compile(r"([*~|]|(?<![^\W_])_|_(?![^\W_]))")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9+#-]{0,15}")
 # Names of fences that GitHub and others draw or typeset instead of showing the code.
@@ -378,7 +385,7 @@ def _written(node: SyntaxTreeNode) -> str:
         case "mark" if safe_href(url := node.meta["source"].url):
             return _linked(url, node.content)
         case "text" | "text_special" | "mark":
-            return node.content if _MARK.fullmatch(node.content) else _text(node.content)
+            return _text(node.content)
         case "image":
             return _text(_words(node.token)) if node.token else ""
         case "code_inline":
@@ -416,7 +423,8 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    text = _ADDRESS.sub(lambda found: f"{found[1]}&#{ord(found[2])};", text.translate(_ENTITIES))
+    text = _ORDINARY.sub(r"[\1]", text.translate(_ENTITIES))
+    text = _ADDRESS.sub(lambda found: f"{found[1]}&#{ord(found[2])};", text)
     return re.sub("!$", "&#33;", _EMPHASIS.sub(r"\\\1", text))  # before a link, it would make an image of it
 
 

@@ -230,6 +230,9 @@ def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], N
     """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
 
     Inserted text is not scanned again. `tell` is told once what was cut, and of names that are nearly a variable's.
+
+    Raises:
+        UsageError: a variable cannot be written as text.
     """
     written: dict[str, str] = {}
     for escaped, name in dict.fromkeys(re.findall(_PLACE, text)):
@@ -237,7 +240,10 @@ def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], N
         if escaped in variables:
             written[f"{{{place}}}"] = place
         elif name in variables:
-            written[place] = as_text(variables[name], partial(_tell_cut, tell, place))
+            try:
+                written[place] = as_text(variables[name], partial(_tell_cut, tell, place))
+            except Exception as exc:  # the variable's own code
+                raise UsageError(f"{place} cannot be written as text: {type(exc).__name__}: {exc}") from None
         elif hint := did_you_mean(name, variables, _TYPO):
             tell(f"{place} names no variable{hint}")
     return re.sub(_PLACE, lambda found: written.get(found[0], found[0]), text)

@@ -220,3 +220,8 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
     for shown in (words(html_of(answer)), text_of(answer), markdown_of(answer)):
         assert "1 sentence not supported by the sources" in shown
         assert "its source does not say 274, Saturn: “Saturn has 274 moons" in shown, "for those who see no colours"
+
+
+def test_each_paragraph_runs_the_way_of_its_own_letters() -> None:
+    html = html_of(replace(ANSWER, text="Mars [1]:\n\nالقمر تابع للأرض [1].\n\n| a |\n|---|\n| ירח |"))
+    assert html.count('<p dir="auto">') == 2 and "text-align:right" in html and "<p dir" not in html_of(ANSWER)

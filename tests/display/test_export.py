@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,15 @@ def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) ->
     assert shell.run("%websearch export --force r.html").ok
     assert "moons of Mars" in (tmp_path / "r.html").read_text()
     assert [path.name for path in tmp_path.glob(".r*")] == []
+
+
+def test_an_export_that_cannot_be_written_whole_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "r.md").write_text("mine")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # as on a full disk
+    try:
+        with pytest.raises(ConfigError, match="cannot write .*r.md"):
+            export([answer()], tmp_path / "r.md", force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.glob("*r*")] == ["r.md"] and (tmp_path / "r.md").read_text() == "mine"

@@ -29,7 +29,7 @@ PIECES = [
     "<!-- ", "-->", "<![CDATA[", "<", ">", "&lt;", "&#60;", "&#10;", "&#x5d;", "`", "``", "```", "```math\n", "$`x`$", "$",
     "$x$", "\\(", "\\[", "\\begin{x}", "\\`", "\\<", "\\", "*", "**", "_", "~~", "~", "|", "| a |", "|---|---|",
     "\n", "\n\n", "\n- ", "\n1. ", "\n3) ", "\n> ", "\n# ", "\n---\n", "\n===\n", "    ", "\t",
-    "[1]", "[2]", "[^1]: x", "- [ ] ", "[", "]", "(", ")", "!", ":", "{=html}",
+    "[1]", "[2]", "[PDF]", "[^1]: x", "- [ ] ", "[", "]", "(", ")", "!", ":", "{=html}",
     "&#2;", "\x03", "http://e/a_b", "www.e.example", "a", "word", "x_y", "é", "\u202e", "\x1b[31m",
 ]
 # fmt: on
@@ -137,6 +137,14 @@ def test_safe_markdown_keeps_the_structure() -> None:
     )
     assert to_safe_markdown(text) == text
     assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
+
+
+def test_brackets_of_ordinary_text_stay_readable_in_markdown() -> None:
+    text = "The [PDF] of array[i], [sic], and [a paper [PDF]](https://a.example/x)"
+    assert to_safe_markdown(text) == text and link_markdown("https://a.example/", "[PDF] x") == "[[PDF] x](https://a.example/)"
+    made = to_safe_markdown("\\[x](y) [a] [b][c] [d]: e [^1] [!NOTE] \\[x^2\\] [f")
+    told = str(made).replace("&#91;", "<").replace("&#93;", ">")
+    assert told == "<x>(y) [a] <b>[c] <d>: e <^1> <!NOTE> <x^2> <f" and problems(made) == []
 
 
 def test_amounts_in_dollars_become_code_in_markdown() -> None:

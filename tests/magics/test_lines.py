@@ -144,3 +144,10 @@ def test_what_is_cut_and_what_is_misspelt_is_told() -> None:
         "{big} was cut: 100 of 500 rows were put in",
         "{shortlst} names no variable; did you mean 'shortlist'?",
     ]
+
+
+def test_a_variable_without_a_text_is_one_clear_line(shell: Any) -> None:
+    shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\ne, f = Odd(), [Odd()]")
+    for name in "ef":
+        error = shell.run(f"%ask what is {{{name}}}?").error
+        assert type(error) is UsageError and f"{{{name}}} cannot be written as text: ZeroDivisionError: so odd" in str(error)
