@@ -366,12 +366,12 @@ class EventWriter:
         self.rest = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
         if self.head:
             return []
-        self.head = {**message, "content": [], **_NO_REASON}
+        self.head = {**message, "content": [], **_NO_REASON, "usage": message.get("usage") or {}}  # small servers say none
         return [{"type": "message_start", "message": self.head}]
 
     def _written(self, raw: Event) -> Event:
         """Return an event of a block as the caller gets it."""
-        kind, place = raw["type"], raw.get("index")
+        kind, place = raw["type"], raw.get("index") or 0
         if kind == "content_block_start":
             self._indices[place], self._next = self._next, self._next + 1
         event = {**raw, "index": self._indices.get(place, 0)}

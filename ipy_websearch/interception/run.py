@@ -191,8 +191,8 @@ class InterceptedCall(Face):
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Decide by the reply's calls of our tools and its stop reason."""
-        if not reply.complete:
-            raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
+        if not (reply.complete and self.writer.head):
+            raise ModelError("the model's answer ended too soon, or has no beginning", status=200, kind="api_error")
         self._replies += 1
         self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)

@@ -7,7 +7,8 @@ that were not begun within 24 hours expire; a cancelled batch keeps what was ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.stream import NO_MESSAGE, excerpt
 
 if TYPE_CHECKING:
+    import anthropic
     from anthropic.types.messages import MessageBatch
 
 _PAGE = 100  # batches in one page of the list, the most that the API gives
@@ -39,7 +41,7 @@ async def submit(client: ModelClient, requests: Sequence[Any]) -> MessageBatch:
     Raises:
         ModelError: it was refused, or may or may not have arrived (`status` is None then, or 5xx).
     """
-    with client.opened() as sdk:
+    with _opened(client) as sdk:
         return _checked(await sdk.messages.batches.create(requests=requests))
 
 
@@ -49,7 +51,7 @@ async def look_up(client: ModelClient, batch: str) -> MessageBatch:
     Raises:
         ModelError: `status` 404: this key knows no such batch; otherwise the API failed.
     """
-    with client.opened() as sdk:
+    with _opened(client) as sdk:
         return _checked(await sdk.messages.batches.retrieve(batch))
 
 
@@ -59,7 +61,7 @@ async def cancel(client: ModelClient, batch: str) -> None:
     Raises:
         ModelError: as with `look_up`.
     """
-    with client.opened() as sdk:
+    with _opened(client) as sdk:
         _checked(await sdk.messages.batches.cancel(batch))
 
 
@@ -70,9 +72,9 @@ async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
         ModelError: the API failed.
     """
     found = []
-    with client.opened() as sdk:
+    with _opened(client) as sdk:
         async for batch in sdk.messages.batches.list(limit=_PAGE):
-            if batch.created_at < since:
+            if _checked(batch).created_at < since:
                 break
             found.append(batch)
     return found
@@ -90,19 +92,35 @@ async def results(client: ModelClient, batch: str) -> dict[str, Mapping[str, Any
     Raises:
         ModelError: the API failed, also in the middle.
     """
-    with client.opened() as sdk:
+    with _opened(client) as sdk:
         entries = [entry.to_dict(warnings=False) async for entry in await sdk.messages.batches.results(batch)]
     return {str(entry.get("custom_id")): cast("Mapping[str, Any]", entry.get("result") or {}) for entry in entries}
 
 
-def _checked(batch: Any) -> MessageBatch:
-    """Return what the SDK made of an answer, which it does not check itself.
+@contextmanager
+def _opened(client: ModelClient) -> Iterator[anthropic.AsyncAnthropic]:
+    """Give the SDK's client, whose answers of another form than the API's, which it does not check, become errors.
 
     Raises:
-        ModelError: it is no batch.
+        ModelError: whatever goes wrong inside; of the kind "truncated" when what was asked for may have been done all the same.
     """
-    if isinstance(getattr(batch, "created_at", None), datetime) and getattr(batch, "request_counts", None):
+    try:
+        with client.opened() as sdk:
+            yield sdk
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
+        text = (
+            f"the answer is nothing of the Message Batches API ({excerpt(str(exc).encode(), 80)}); is ANTHROPIC_BASE_URL right?"
+        )
+        kind = "truncated" if isinstance(exc, ValueError) else NO_MESSAGE
+        raise ModelError(text, status=200, kind=kind) from exc
+
+
+def _checked(batch: Any) -> MessageBatch:
+    """Return what the SDK made of an answer.
+
+    Raises:
+        TypeError: it is no batch.
+    """
+    if isinstance(getattr(batch, "created_at", None), datetime) and hasattr(getattr(batch, "request_counts", None), "to_dict"):
         return cast("MessageBatch", batch)
-    what = excerpt(str(batch).encode(), 60)
-    text = f"the answer is no batch of the Message Batches API ({what!r}); is ANTHROPIC_BASE_URL right?"
-    raise ModelError(text, status=200, kind=NO_MESSAGE)
+    raise TypeError(repr(batch))

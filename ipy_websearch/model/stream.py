@@ -151,12 +151,16 @@ def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[st
         value = json.loads(content.decode("utf-8-sig", "replace"))
     if isinstance(value, dict):
         blocks = value.get("content")
-        if value.get("type") == "error" or (isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks)):
+        if value.get("type") == "error" or (isinstance(blocks, list) and all(map(_is_block, blocks))):
             return value
     text = content.strip()
     if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
         raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
     raise no_message(content, redact)
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("citations") or [], list)
 
 
 def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
@@ -206,8 +210,6 @@ def _as_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
 
 # --- a reply -----------------------------------------------------------------------------------------------------------
 
-_MODEL_WRITES = ("text", "thinking", "input", "citations")
-
 
 @dataclass(slots=True)
 class Reply:
@@ -251,7 +253,7 @@ class Reply:
         """
         try:
             self._apply(str(event.get("type")), event)
-        except (TypeError, AttributeError, ValueError) as exc:
+        except (TypeError, AttributeError, ValueError, OverflowError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
@@ -263,17 +265,17 @@ class Reply:
                 self.model = str(message.get("model") or "")
                 self._head(message, message)
             case "content_block_start":
-                self._open.add(index)
                 block = self.blocks[index] = dict(event.get("content_block") or {})
+                self._open.add(index)
                 if block.get("type") == "text":
-                    block["citations"] = list(block.get("citations") or [])
+                    block["citations"] = list(map(dict, block.get("citations") or []))
             case "content_block_delta":
                 self._delta(index, delta)
             case "content_block_stop":
                 self._stop(index)
             case "message_delta":
                 self.stop_reason = delta.get("stop_reason") or self.stop_reason
-                self.stop_details = delta.get("stop_details") or self.stop_details
+                self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
                 self._head(event, delta)
             case "message_stop":
                 self.complete = True
@@ -294,7 +296,7 @@ class Reply:
             case "input_json_delta":
                 self._json.setdefault(index, []).append(str(delta.get("partial_json") or ""))
             case "citations_delta":
-                block.setdefault("citations", []).append(delta.get("citation") or {})
+                block.setdefault("citations", []).append(dict(delta.get("citation") or {}))
             case "thinking_delta":
                 block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
             case "signature_delta":
@@ -311,7 +313,7 @@ class Reply:
             except (ValueError, TypeError, RecursionError):
                 block["input"] = {}
                 self.malformed.add(str(block.get("id", "")))
-        block.update({name: sound(block[name]) for name in _MODEL_WRITES if name in block})
+        block.update(sound(block))
         if block.get("type") == "text" and not block.get("citations"):
             block.pop("citations", None)
 

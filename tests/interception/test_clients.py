@@ -170,6 +170,48 @@ def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once
         assert list(web.cost().kind) == booked
 
 
+def canned(replies: list[list[Any]]) -> Any:
+    """Return an intercepted client of a server that streams these events."""
+    bodies = (b"".join(map(sdk_hook.frame, reply)) for reply in replies)
+    head = {"content-type": "text/event-stream"}
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, content=next(bodies), headers=head))
+    return intercept(anthropic.Anthropic(api_key="k", http_client=httpx2.Client(transport=transport)), provider="brave")
+
+
+def replied(*content: Any) -> list[Any]:
+    """Return the events of a reply with these blocks."""
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn"}
+    return list(message_events({**message, "content": content, "usage": {"input_tokens": 1, "output_tokens": 1}}))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "content_block_start", "index": 1, "content_block": "x"},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": "x"}},
+        {"type": "content_block_stop", "index": float("inf")},
+    ],
+    ids=["block", "citation", "index"],
+)
+def test_a_reply_with_an_event_of_another_form_is_asked_for_again(brave_api: Any, odd: Any) -> None:
+    begun = replied({"type": "text", "text": ""})[:2]
+    message = ask(canned([[*begun, odd], replied({"type": "text", "text": "Matz."})]))
+    assert [block.text for block in message.content] == ["Matz."]
+
+
+def test_a_reply_without_its_beginning_is_no_message(brave_api: Any) -> None:
+    with pytest.raises(anthropic.APIStatusError, match="no beginning"):
+        ask(canned([replied({"type": "text", "text": "Matz."})[1:]]))
+
+
+def test_half_a_character_in_a_servers_own_result_can_be_sent_back(brave_api: Any) -> None:
+    hit = {"type": "web_search_result", "url": "https://a.example/", "title": "Ruby \ud83d", "encrypted_content": "x"}
+    result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [hit]}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "ipy_web_search", "input": {"query": "ruby"}}
+    message = ask(canned([replied(result, call), replied({"type": "text", "text": "Matz."})]))
+    assert kinds(message)[-1] == "text"
+
+
 # --- streams ---
 
 

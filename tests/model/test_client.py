@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -123,17 +124,19 @@ def test_an_answer_that_broke_off_may_be_asked_for_again(
         assert answered(monkeypatch, begun, STREAM, whole=False) == []
 
 
+@pytest.mark.parametrize(("content", "kind"), [(b"<h1>Sign in</h1>", "text/html"), (b"{", JSON), (b"[]", JSON)])
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda client: batches.cancel(client, "msgbatch_1"),
+        lambda client: batches.submit(client, []),
         lambda client: batches.look_up(client, "msgbatch_1"),
+        lambda client: batches.recent(client, datetime.now(UTC)),
     ],
-    ids=["cancel", "look up"],
+    ids=["submit", "look up", "recent"],
 )
-def test_what_is_no_batch_is_told(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refused(monkeypatch, b"<h1>Sign in</h1>", "text/html", ask=ask)
-    assert "is ANTHROPIC_BASE_URL right" in str(error)
+def test_what_is_no_batch_is_told(ask: Any, content: bytes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = refused(monkeypatch, content, kind, ask=ask)
+    assert "is ANTHROPIC_BASE_URL right" in str(error) and (error.kind == "truncated") == (content == b"{")
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
