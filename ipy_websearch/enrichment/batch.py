@@ -34,7 +34,7 @@ from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported
-from ipy_websearch.text import fold, plural, shorten, visible
+from ipy_websearch.text import fold, plain, plural, shorten, visible
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
@@ -161,11 +161,11 @@ class BatchRun:
             text = f"{plural(len(there), 'row')} of earlier batches are asked anew; the API bills those too, "
             self._run.notices[f"{text}and no ledger has them"] = None
         while True:
-            self._write_next()
             found = self._open()
-            if not found:
+            unsent = [batch for batch in found if not batch.id] or self._write_next()
+            if not (unsent or found):
                 return
-            waits_s = [await self._advance(batch) for batch in [batch for batch in found if not batch.id] or found]
+            waits_s = [await self._advance(batch) for batch in unsent or found]
             if all(waits_s):
                 rows, number = sum(len(batch.rows) for batch in found), plural(len(found), "batch", "batches")
                 self._run.progress.note = f"{rows:,} in {number} at the API{self._trouble}"
@@ -223,10 +223,10 @@ class BatchRun:
 
     # --- handing in -------------------------------------------------------------------------------------------------
 
-    def _write_next(self) -> None:
-        """Write down the next batch, with its worst case reserved, if a row is left that fits into the budget."""
+    def _write_next(self) -> list[Batch]:
+        """Write down the next batch, with its worst case reserved, if a row is left that fits into the budget; return it."""
         if not self._queue or self._run.stopped is not None:
-            return
+            return []
         batch = Batch(uuid.uuid4().hex[:16], "", *self._whose, datetime.now(UTC), [])
         try:
             worst = {key: self._worst(key) for key in self._queue[:CHUNK_ROWS]}
@@ -234,13 +234,14 @@ class BatchRun:
         except BudgetExceededError as exc:
             if len(self._queue) == len(self._rows):  # nothing is at the API that could come back cheaper
                 self._run.halt("budget", str(exc), None)
-            return
+            return []
         if not batch.write_down(self._ledger):
             self._ledger.settle([], batch.token)
             raise EnrichmentError("the ledger cannot be written, so a batch could not be found again; nothing more was sent")
         self._token, self._queue = batch.token, self._queue[len(batch.rows) :]
         for key in batch.rows:
             self._run.outcomes[self._rows[key]].requests += 1
+        return [batch]
 
     def _worst(self, key: str) -> Decimal | None:
         body, config = self._body(key), self._run.config
@@ -310,6 +311,9 @@ class BatchRun:
                 outcome.fill(answer_of(result, self._run.asked(self._rows[key])[0]))
             except RowError as exc:
                 outcome.status, outcome.error = "error", str(exc)
+            except Exception as exc:  # no shape of the API's: it costs this row, not those that are paid for with it
+                why = f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
+                outcome.status, outcome.error = "error", f"the batch's result for this row cannot be read ({why}); run it again"
             self._finish(key)
         self._ledger.settle(booked, batch.token, share * (len(left) - len(ours)))
         batch.forget(self._ledger, ours)

@@ -168,6 +168,7 @@ class DaskWorkers:
         self._client, self._own_client = connect(cluster)
         self._session = session
         self._provider = provider
+        self._most_workers = 1
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
@@ -180,6 +181,9 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
+        # Wikipedia takes three requests at once (`providers.base.WIKIPEDIA_AT_ONCE`), and each worker knows only its own.
+        asks_wikipedia = run.options.max_searches and (self._provider or self._session.router.first()) == "wikipedia"
+        self._most_workers = 1 if asks_wikipedia else run.options.concurrency
         try:
             await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
             while self._tasks or (self._queue and run.stopped is None):
@@ -270,7 +274,8 @@ class DaskWorkers:
             return False
         loads = Counter(task.worker for task in self._tasks.values() for _ in task.rows)
         concurrency, under_way = run.options.concurrency, loads.total()
-        share = max(concurrency // len(self._workers), 1)
+        workers = self._workers[: self._most_workers]
+        share = concurrency // len(workers)
         size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
         if not run.progress.done:  # see `run.PROBES`
             room = min(room, max(PROBES - under_way - run.progress.failed, 0 if under_way else 1))
@@ -286,7 +291,7 @@ class DaskWorkers:
         rows: list[RowInput] = [(n, run.outcomes[n], *run.asked(n)) for n in fitting]
         for _ in rows:
             self._queue.popleft()
-        name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=lambda worker: loads[worker])
+        name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(workers, key=lambda worker: loads[worker])
         future = self._client.submit(ask_rows, self._id, name, share, rows, workers=[worker], pure=False, key=name)
         self._tasks[name] = Task(future, worker, set(fitting), held, held.usd / len(rows))
         return True

@@ -349,8 +349,9 @@ class Ledger:
         return self.read(lambda connection: self._standings(connection, limits)) if limits else []
 
     def close(self) -> None:
-        """Write what waits, and close the file; the next use opens it again."""
+        """Write what waits, however lately that failed, and close the file; the next use opens it again."""
         with self._lock:
+            self._retry_at = 0.0
             self.flush()
             self._file.close()
 

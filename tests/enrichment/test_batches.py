@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import time
@@ -278,13 +279,37 @@ def test_what_batches_cannot_do_is_said_before_anything_is_sent(
 # --- results that cannot be read ----------------------------------------------------------------------------------------
 
 
-def test_a_row_without_a_result_is_an_error_and_asked_again(messages_api: Any) -> None:
+def unexpected(line: str) -> str:
+    """Return a line whose answer has a block that is none."""
+    entry = json.loads(line)
+    entry["result"]["message"]["content"].append(3)
+    return json.dumps(entry)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (lambda line: '{"custom_id": "x", "result": null}', "no result for this row"),
+        (lambda line: line[:-9], "no result for this row"),
+        (lambda line: "[]", "no result for this row"),
+        (unexpected, "the batch's result for this row cannot be read"),
+    ],
+)
+def test_a_result_that_cannot_be_read_costs_its_own_row(messages_api: Any, broken: Any, said: str) -> None:
+    """It is an error, and is asked again; what was paid for with it is kept."""
     messages_api.behave(echo)
-    messages_api.batches.mangle = lambda lines: [lines[0], '{"custom_id": "x", "result": null}', *lines[2:]]
+    messages_api.batches.mangle = lambda lines: [lines[0], broken(lines[1]), *lines[2:]]
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
-    assert sorted(out.enrich_status) == ["error", "ok", "ok"] and "no result for this row" in out.enrich_error.max()
+    assert sorted(out.enrich_status) == ["error", "ok", "ok"] and said in out.enrich_error.max()
     messages_api.batches.mangle = list
     assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 4
+
+
+def test_a_page_in_place_of_the_results_strikes_no_row_off(messages_api: Any) -> None:
+    messages_api.behave(echo)
+    pages = iter([["<html>Log in</html>"], []])
+    messages_api.batches.mangle = lambda lines: next(pages, lines)
+    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 2
 
 
 def test_failures_that_pass_are_waited_out_and_the_bar_says_so(
@@ -300,6 +325,17 @@ def test_failures_that_pass_are_waited_out_and_the_bar_says_so(
     shown = "".join(capsys.readouterr())  # in a kernel's process the bar is written to the other one
     assert "in 1 batch at the API" in shown and "529" in shown
     assert out.ceo.notna().all() and len(messages_api.requests) == 3
+
+
+def test_a_batch_that_was_refused_for_load_is_tried_again_before_the_next(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages_api.behave(echo)
+    messages_api.batches.fail = [529]
+    monkeypatch.setattr(batch, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(batch, "PATIENCE_S", 2.0)
+    assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all()
+    assert messages_api.batches.log[:4] == ["POST ", "GET ", "POST ", "POST "], "refused, looked for, sent; the next"
 
 
 def test_a_quote_is_words_that_were_cited_from_the_value_s_source(messages_api: Any) -> None:

@@ -198,6 +198,15 @@ def test_a_locked_file_is_said_and_its_rows_are_written_later(tmp_path: Path, op
     assert total(Ledger(path))[0] == Decimal("0.07" if opened else "0.05")
 
 
+def test_what_could_not_be_written_a_moment_ago_is_written_when_the_kernel_ends(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite", clock=Clock())
+    ledger.book([row("0.02")])
+    with locked(tmp_path / "l.sqlite", whole=False):
+        ledger.book([row("0.03")])
+    ledger.close()
+    assert total(Ledger(tmp_path / "l.sqlite"))[0] == Decimal("0.05")
+
+
 def test_where_nothing_can_be_written_rows_wait_until_it_can(tmp_path: Path) -> None:
     """The folder is a file at first, as on a read-only home; asking goes on, a budget cannot be kept."""
     clock = Clock()

@@ -122,6 +122,17 @@ def test_a_cap_holds_over_all_workers(client: Any, server: BenchmarkServer) -> N
     assert set(out.enrich_status) == {"ok"} and asked(server) - before < 60 * 2.5
 
 
+def test_wikipedia_is_asked_by_one_worker(client: Any, server: BenchmarkServer) -> None:
+    """It takes three requests at once from an address, and each worker knows only its own."""
+
+    def ran() -> Any:
+        return client.run(lambda dask_worker: dask_worker.state.executed_count)
+
+    before = ran()
+    ipy_websearch.enrich(companies(20), CEO, cluster=client, concurrency=4, provider="wikipedia", progress=False)
+    assert sorted(now > before[worker] for worker, now in ran().items()) == [False, True]
+
+
 def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, server: BenchmarkServer) -> None:
     """A bad key is noticed after some rows, on all workers."""
     server.set(status=401)
