@@ -5,8 +5,8 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 
 - A file that is broken, or another program's, is renamed to `<name>.broken-<time>`, and a new one is begun; what the
   caller was doing is then done again.
-- A file that cannot be opened (read-only, no permission, full disk) is replaced by a database in memory until the kernel ends,
-  or raises where the caller keeps its data itself (`memory_instead` False).
+- A file that cannot be opened (read-only, no permission, full disk) or renamed is replaced by a database in memory until the
+  kernel ends, or raises where the caller keeps its data itself (`memory_instead` False).
 - A locked file is waited for. When it stays locked, `sqlite3.OperationalError` is raised; the next call tries again.
 - A disk that fills up later raises as well: the caller still has its data, and decides what to do with it.
 """
@@ -141,8 +141,9 @@ class Database:
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
         if code in _BROKEN or unreadable:
-            self._set_aside()
-            return True
+            with suppress(OSError):  # its folder is read-only
+                self._set_aside()
+                return True
         return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
 
     def _set_aside(self) -> None:

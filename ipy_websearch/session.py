@@ -217,6 +217,7 @@ class Session:
             booking.charges(**used, id="search")
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.recording.marked(results) if self.recording else results
+        self.ledger.flush()  # now, so that what is wrong with its file is said here
         notices = (*said, *results.notices, *self.ledger.news())
         return replace(results, notices=notices) if notices else results
 

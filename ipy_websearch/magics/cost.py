@@ -51,6 +51,8 @@ def cost(call: Call) -> Any:
     if not rows:
         options.setdefault("by", "question")
     frame = session.cost(**options)
+    for line in session.ledger.news():
+        print(line)
     if plot:
         _plot(session, options, frame.summary.scope)
     return call.keep(frame)

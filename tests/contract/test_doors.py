@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import ipy_websearch as web
+from ipy_websearch import api
 from tests.contract.helpers import run, search, start
 from tests.fakes.engines import hit
 from tests.fakes.replies import text
@@ -81,6 +82,7 @@ def test_the_schemas_of_the_executables_are_those_of_seed_002() -> None:
 
 WRONG = """
 import ipy_websearch as web
+from ipy_websearch import api
 try:
     web.search("moons of Mars", provider="local")
 except web.WebSearchError as exc:
@@ -131,12 +133,16 @@ def test_a_recorded_lesson_replays_the_same_answer_at_no_cost(
 
 
 def test_a_broken_file_is_set_aside_and_the_work_goes_on(wikipedia_api: Any, shell: Any, tmp_path: Path) -> None:
+    """It is said at once, where the file is met first: at a search or at the bill."""
     home = tmp_path / "websearch"
     home.mkdir(exist_ok=True)
-    for name in ("ledger.sqlite", "cache.sqlite"):
-        (home / name).write_bytes(b"this is no database " * 100)
-    assert shell.run("%search --provider wikipedia moons of Mars").ok and shell.run("%cost").ok
-    assert len(list(home.glob("*.broken-*"))) == 2
+    for cell in ("%search --provider wikipedia moons of Mars", "%cost"):
+        for name in ("ledger.sqlite", "cache.sqlite"):
+            (home / name).write_bytes(b"this is no database " * 100)
+        api.end_session()
+        ran = shell.run(cell)
+        assert ran.ok and "ledger.sqlite is broken" in " ".join((ran.texts() + ran.stdout).split())
+    assert len(list(home.glob("*.broken-*"))) == 3
 
 
 def test_the_public_fakes_serve_a_users_own_tests() -> None:

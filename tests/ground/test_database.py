@@ -132,6 +132,16 @@ def test_a_file_that_cannot_be_opened_is_replaced_by_memory(tmp_path: Path) -> N
         assert len(made.warnings) == 1 and "until the kernel ends" in made.warnings[0]
 
 
+def test_a_broken_file_of_a_read_only_folder_is_replaced_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "ledger.sqlite").write_bytes(b"this is no database " * 100)
+    monkeypatch.setattr("os.rename", refuse)
+    made = database(tmp_path / "ledger.sqlite")
+    assert use(made) == (1, 1) and len(made.warnings) == 1 and "not a database" in made.warnings[0]
+
+
 def test_a_full_disk_is_the_callers_to_handle(tmp_path: Path) -> None:
     """What was written stays readable."""
     made = database(tmp_path / "ledger.sqlite")
