@@ -129,6 +129,16 @@ def test_a_lesson_is_the_same_without_keys_and_network_and_costs_nothing(lesson:
     assert set(costs.status) == {"replayed"} and costs.usd.sum() == 0 and costs.kind.tolist().count("search") == 3
 
 
+def test_pages_are_replayed_in_any_encoding(lesson: Any, pages: Any) -> None:
+    latin = pages("a", "<p>Größe ist wichtig, sagt der Text.</p>".encode("latin-1"), "text/html; charset=latin-1")
+    utf16 = pages("b", "Größe".encode("utf-16"), "text/plain; charset=utf-16")
+    cells = [f"a = %fetch {latin}", f"b = %fetch {utf16}"]
+    lesson.record(*cells)
+    read = [lesson.shell.ns[name].content for name in "ab"]
+    lesson.replay(*cells)
+    assert all("Größe" in text for text in read) and [lesson.shell.ns[name].content for name in "ab"] == read
+
+
 def test_an_enrichment_is_replayed_with_its_rows_in_any_order(lesson: Any) -> None:
     """Rows at once, with searches and a failed row: the same frame, nothing from the store."""
 
@@ -263,6 +273,15 @@ def test_a_search_or_page_of_the_model_that_was_not_recorded_is_the_error_and_no
     assert "ruby author" in str(ran[0].error) and "another" in str(ran[0].error) and f"{url}bc" in str(ran[1].error)
 
 
+def test_what_a_session_knows_of_a_server_changes_no_request_of_a_recording(lesson: Any) -> None:
+    refused = error(400, message="it does not support tools")
+    lesson.model.replies(refused, "One.", refused, "Two.")
+    lesson.model.allow_refusals = True
+    assert lesson.shell.run("%ask write a limerick").ok
+    assert lesson.record("%ask write a limerick about rain")[0].ok
+    assert lesson.replay("%ask write a limerick about rain")[0].value.text == "Two."
+
+
 def test_a_mistake_that_was_mended_while_recording_is_not_replayed(lesson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was sent, so nothing is on the cassette: the mended notebook is run again, from the top."""
     lesson.model.reply("Matz.")
@@ -272,6 +291,28 @@ def test_a_mistake_that_was_mended_while_recording_is_not_replayed(lesson: Any, 
     monkeypatch.delenv("SSL_CERT_FILE")
     assert lesson.shell.run("%ask who wrote Ruby?").ok
     assert lesson.replay("%ask who wrote Ruby?")[0].ok
+
+
+def test_files_of_one_name_in_several_folders_are_not_mixed_up(
+    lesson: Any, pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("docs", "guide"):
+        said = f"This is the {folder}.".encode()
+        content = base64.b64encode(said).decode()
+        fields = {"type": "file", "size": len(said), "content": content, "path": f"{folder}/README.md"}
+        url = pages(f"repos/o/r/contents/{folder}/README.md", json.dumps(fields), "application/json")
+    monkeypatch.setenv("GITHUB_BASE_URL", url.partition("/repos")[0])
+    api.session().settings.research_root = "github:o/r"
+    asked = [tool_use("read_research", {"path": f"{folder}/README.md"}) for folder in ("docs", "guide")]
+    lesson.model.replies(asked[0], "Read.", asked[1], "Read.")
+    cells = ["a = %ask what do the docs say?", "b = %ask what does the guide say?"]
+    lesson.record(*cells)
+    lesson.replay()
+    api.session().settings.research_root = "github:o/r"
+    for cell in reversed(cells):
+        assert lesson.shell.run(cell).ok
+    said = [str(lesson.shell.ns[name].messages[2]) for name in "ab"]
+    assert "This is the docs." in said[0] and "This is the guide." in said[1]
 
 
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:

@@ -1,9 +1,9 @@
 """Reads what a request asks and quotes the passages that fit it best; one sentence goes first where a strict gate holds. Pure.
 
-The gate asks for every content word of the question in one sentence about the article that the question names, and for the
-kind of thing that was asked for (a number before its noun, an amount). It stays shut for questions about who, when and where,
-what is current, first or largest, for reasons, comparisons, choices and arithmetic: a sentence that shares their words is often
-about something else.
+The gate asks for every content word of the question in one sentence or its title, of an article that the question names and
+whose fact line says the same of the thing asked for. It stays shut for questions about who, when and where, what is current,
+first or largest, for reasons, comparisons, choices and arithmetic: a sentence that shares their words is often about something
+else. A page without a fact line is quoted and never put first.
 """
 
 from __future__ import annotations
@@ -184,10 +184,10 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     """
     wanted = [stem(word) for word in content_words(query)] or stems(query)
     about = named_in(query, sources)
-    facts = [passage for source in about for passage in _facts(source, set(wanted))]
-    by_name = [passage for passage in facts if not passage.text.startswith(FACTS)]
-    chosen = (by_name or (facts if len(about) > 1 else []))[:most]
-    last = [] if chosen else facts[:1]
+    lines = [Passage(source, at, source.paragraphs[at]) for source in about for at, facts in [source.facts] if facts]
+    by_name = [Passage(source, source.facts[0], text) for source in about for text in _asked_facts(source, set(wanted))]
+    chosen = (by_name or (lines if len(about) > 1 else []))[:most]
+    last = [] if chosen else lines[:1]
     for passage in _ranked(wanted, sources, about):
         alike = [other for other in chosen if other.source is passage.source]
         if len(alike) < 2 and len(chosen) + len(last) < most:
@@ -213,12 +213,10 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
     return [sources[n] for n in sorted(places, key=lambda n: places[n])]
 
 
-def _facts(source: Source, wanted: set[str]) -> list[Passage]:
-    """Return the facts of an article that are asked for by name, neighbours as one passage, else its whole fact line."""
-    at, facts = source.facts
-    runs = groupby(facts, lambda fact: wanted.issuperset(map(stem, content_words(fact.partition(":")[0]))))
-    asked = ["; ".join(run) for is_asked, run in runs if is_asked]
-    return [Passage(source, at, text) for text in asked or ([source.paragraphs[at]] if facts else [])]
+def _asked_facts(source: Source, wanted: set[str]) -> list[str]:
+    """Return the facts of an article that are asked for by name, neighbours as one text."""
+    runs = groupby(source.facts[1], lambda fact: wanted.issuperset(map(stem, content_words(fact.partition(":")[0]))))
+    return ["; ".join(run) for is_asked, run in runs if is_asked]
 
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
@@ -251,60 +249,28 @@ _SHUT = re.compile(
     |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_HOW_MANY = re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE)
-_NUMBER = re.compile(  # a year counts nothing
-    r"^(?!(?:1\d|20)\d\d$).*\d"
-    r"|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
-)
-_AMOUNT = re.compile(
-    r"\b(?:population|area|size|diameter|distance|height|length|depth|weight|mass|age|number|temperature|(?:melting|boiling)"
-    r"\s+point|price|cost|speed|magnitude|percentage)\b",
-    re.IGNORECASE,
-)
-_COMPARED = re.compile(r"\b(?:than|all)\b")
-_OF = re.compile(r"\b(\w+) of (?:an? |the )?(\w+)")
-_NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
 def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | None:
-    """Return the one sentence that may stand as the answer, None unless the gate holds for it."""
+    """Return the shortest sentence that may stand as the answer, None unless the gate holds for one."""
     wanted = {stem(word) for word in content_words(question)}
-    if _SHUT.search(question) or len(wanted) < 2:
-        return None
+    about = [] if _SHUT.search(question) else named_in(question, sources)
     fitting = [
         Passage(source, at, sentence.strip())
-        for source in named_in(question, sources)  # a sentence of another article is often about something else
+        for source in about
         for at, paragraph in enumerate(source.paragraphs)
-        for sentence in filter(None, _SENTENCE.split(paragraph))
-        if not paragraph.startswith(FACTS) and _tells(sentence, wanted, set(stems(source.title))) and _gives(question, sentence)
+        if not paragraph.startswith(FACTS)
+        for sentence in _SENTENCE.split(paragraph)
+        if _answers(sentence, wanted, source)
     ]
-    fitting = [found for found in fitting if _keeps_to(_facts(found.source, wanted), found.text)]
     return min(fitting, key=lambda passage: len(passage.text), default=None)
 
 
-def _keeps_to(facts: Sequence[Passage], sentence: str) -> bool:
-    """Say whether a sentence has what the fact line says of the thing asked for, where it says something."""
-    asked = [fact for passage in facts if not passage.text.startswith(FACTS) for fact in passage.text.split("; ")]
-    return not asked or any(quote_has(re.sub(r" \(.*", "", fact.partition(": ")[2]), sentence) for fact in asked)
-
-
-def _tells(sentence: str, wanted: set[str], title: set[str]) -> bool:
-    """Say whether a sentence tells what is wanted of the article with a title, and not of something else: "the moons of Pluto"
-    is not about Charon's, and what stands behind "than" or "all" is there for comparison."""
-    asked = wanted - title
-    told = set(stems(_COMPARED.split(sentence)[0])) - title
-    elsewhere = any(stem(m[1]) in asked and stem(m[2]) not in title for m in _OF.finditer(sentence))
-    return asked <= told and bool(asked) and bool(told - wanted) and not elsewhere
-
-
-def _gives(question: str, sentence: str) -> bool:
-    """Say whether a sentence holds the kind of thing that is asked for, and denies nothing."""
-    if asked := _HOW_MANY.search(question):
-        words = [match[0].casefold() for match in words_in(sentence)]
-        places = [n for n, word in enumerate(words) if stem(word) == stem(asked[1])]
-        return any(_NUMBER.search(word) for n in places for word in words[max(0, n - 3) : n])
-    has_number = any(character.isdigit() for character in sentence)
-    return not _NEGATION.search(sentence) and (has_number or not _AMOUNT.search(question))
+def _answers(sentence: str, wanted: set[str], source: Source) -> bool:
+    """Say whether a sentence has all that is wanted, and what the article's fact line says of the thing asked for."""
+    facts = [fact.partition(": ")[2] for run in _asked_facts(source, wanted) for fact in run.split("; ")]
+    values = [re.sub(r" \(.*", "", value) for value in facts]
+    return wanted <= {*stems(sentence), *stems(source.title)} and any(quote_has(value, sentence) for value in values)
 
 
 def _excerpt(text: str, wanted: set[str]) -> str:
