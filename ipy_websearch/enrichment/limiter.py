@@ -20,8 +20,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Seconds for which a server that has taken nothing yet may refuse everything: who has just begun can mend it.
-START_S = 10.0
+# A server that names a longer time is not waited for.
+LONGEST_S = 60.0
 
 MAX_DEADLINE_S = 600.0
 MAX_BACKOFF_S = 8.0
@@ -39,8 +39,8 @@ CLOCK_S = 0.001
 class ConcurrencyLimiter:
     """Lets at most `most` requests run at once, fewer when the server refuses some.
 
-    `patience_s` is for how long it may refuse all of them, `START_S` at most before it has taken any. `on_hold` is told of each
-    deadline that it sets, in seconds.
+    `patience_s` is for how long it may refuse all of them, `start_s` for how long while it has neither taken any nor named a
+    time. `on_hold` is told of each deadline that it sets, in seconds.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class ConcurrencyLimiter:
         most: int,
         *,
         patience_s: float = 60.0,
+        start_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         on_hold: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.most = self.limit = self._known_good = most
         self.in_flight = 0
-        self._patience_s = patience_s
+        self._patience_s, self._bears_s = patience_s, start_s
         self._clock = clock
         self._on_hold = on_hold
         self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
         self._deadline = 0.0
         self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
         self._refused_since = math.inf  # the first refusal since the last success
-        self._has_taken = False
         self._given_up: BaseException | None = None
         self._waiting: deque[asyncio.Future[int]] = deque()
 
@@ -73,7 +73,7 @@ class ConcurrencyLimiter:
         """Return what `send` returns, after waiting for a free place; a refusal for load is sent again.
 
         `overload_s` gives the seconds that a refusal asks to wait (0.0: it does not say), and None for all other errors, which
-        are raised. So is a refusal when the server names more than `patience_s` seconds, or has refused all for too long; by
+        are raised. So is a refusal when the server names more than `LONGEST_S` seconds, or has refused all for too long; by
         then, nobody waits for the next attempt.
         """
         refusals = 0
@@ -91,9 +91,7 @@ class ConcurrencyLimiter:
                 self._wake()
                 if wait_s is None:
                     raise
-                patience_s = self._patience_s if self._has_taken else min(self._patience_s, START_S)
-                ours_s = self.seconds_to_wait if self.seconds_to_wait > wait_s else 0.0
-                if wait_s > self._patience_s or self._clock() + ours_s - self._refused_since > patience_s:
+                if wait_s > LONGEST_S or self._clock() - self._refused_since > self._bears_s:
                     self._give_up(exc)
                     raise
             else:
@@ -157,13 +155,15 @@ class ConcurrencyLimiter:
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._fruitless, self._refused_since, self._given_up, self._has_taken = 0, math.inf, None, True
+        self._fruitless, self._refused_since, self._given_up, self._bears_s = 0, math.inf, None, self._patience_s
         self.in_flight -= 1
         self._wake()
 
     def _refused(self, burst: int, retry_after_s: float) -> None:
         """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say)."""
         self._refused_since = min(self._refused_since, self._clock())
+        if retry_after_s:  # a quarter more, since a time in whole seconds may be too short
+            self._bears_s = max(self._bears_s, self._patience_s, 1.25 * retry_after_s)
         if burst == self._burst:
             self._burst += 1
             self._fruitless += 1

@@ -44,11 +44,9 @@ from ipy_websearch.tools.web import PageReading, web_search_tool
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
 TOOL_TIMEOUT_S = 600.0
 
-
-# Seconds of nothing but 429s after which a search fails, or goes to the next provider.
-PATIENCE_S = 30.0
-
-PAUSE_S = 1.0
+# Seconds of nothing but 429s after which a search fails, or goes to the next provider; and at the start, while they name no
+# time: with the waits between them this is less than ten.
+PATIENCE_S, START_S = 30.0, 5.0
 
 # A search provider with its options, as the store's keys have it.
 Provider = tuple[str, Mapping[str, Any]]
@@ -77,7 +75,7 @@ class Searches:
         self._router = router
         self._provider = provider
         self._local_stands_in = local_stands_in
-        self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S)
+        self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S, start_s=START_S)
 
     async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
         """Return the results of one search.
@@ -97,10 +95,8 @@ class Searches:
 
 
 def rate_limit_s(error: Exception) -> float | None:
-    """Return the seconds that a provider's 429 asks to wait, None for any other error."""
-    if not isinstance(error, ProviderError) or error.reason != "rate":
-        return None
-    return error.retry_after or PAUSE_S
+    """Return the seconds that a provider's 429 asks to wait (0.0: it does not say), None for any other error."""
+    return (error.retry_after or 0.0) if isinstance(error, ProviderError) and error.reason == "rate" else None
 
 
 # --- the request ---------------------------------------------------------------------------------------------------------
@@ -232,8 +228,8 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 class RowConfig:
     """What all rows of a run share. `searches` None: the model is offered no search; `model` "": no model is asked.
 
-    An answer may have `max_tokens` (0: as many as a record of the row's columns needs), a search take `search_s` seconds, a
-    request `timeout_s`, all of a row `limit_s`. `fresh` searches pass over the cache.
+    An answer may have `max_tokens` (0: as many as a record of the row's columns needs), a request take `timeout_s` seconds, all
+    of a row `limit_s`. `fresh` searches pass over the cache.
     """
 
     client: ModelClient
@@ -247,7 +243,6 @@ class RowConfig:
     pages: PageReading | None = None
     retrieve_first: str = "auto"
     fresh: bool = False
-    search_s: float = TOOL_TIMEOUT_S
     limit_s: float = math.inf
     max_tokens: int = 0
 
@@ -445,7 +440,7 @@ class Row(Face):
                 raise
 
         tool = web_search_tool(search, self._config.defaults, price=searches.charges, pages=self._config.pages)
-        return replace(tool, timeout_s=self._config.search_s)
+        return replace(tool, timeout_s=TOOL_TIMEOUT_S)
 
     def _noted(self, results: SearchResults) -> SearchResults:
         """Remember who answered, and why others did not; return what the model is given of the results."""

@@ -51,9 +51,8 @@ from ipy_websearch.session import Session
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 
-TIMEOUT_S, SEARCH_S = 90.0, 30.0
-MAX_TOKENS = 1_000
 # Limits of one answer, from seed 000.
+TIMEOUT_S, MAX_TOKENS = 90.0, 1_000
 RESULTS, RESULT_CHARS = 5, 200
 
 # Seconds for which a fresh answer stays fresh: DuckDB may call a function several times in one query.
@@ -358,10 +357,9 @@ class Functions:
             client=client,
             model=model,
             system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
-            limiter=ConcurrencyLimiter(concurrency, patience_s=TIMEOUT_S),
+            limiter=ConcurrencyLimiter(concurrency),
             timeout_s=TIMEOUT_S,
             limit_s=TIMEOUT_S,
-            search_s=SEARCH_S,
             defaults=defaults,
             searches=searches,
             max_searches=1 if searches else 0,

@@ -141,8 +141,8 @@ def test_a_web_engine_that_stands_in_is_named_in_the_rows_and_the_report_and_not
     assert again.enrich_error.isna().all() and len(messages_api.requests) == 16
 
 
-def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, offline: list[str], monkeypatch: Any) -> None:
-    """With no key and no network, or with an engine that fails; unless they were named, or the built-in model asks."""
+def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, offline: list[str]) -> None:
+    """With no key and no network; unless they were named, or the built-in model asks."""
     messages_api.behave(searches)
     with pytest.raises(EnrichmentError, match="the search failed: wikipedia could not be reached"):
         web.enrich(companies(*(f"Mars {n}" for n in range(40))), CEO, progress=False)
@@ -156,10 +156,21 @@ def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, off
         assert con.sql("SELECT web_search('moons of Mars')[1].provider").fetchall() == [("local",)]
     for options in ({"provider": "local"}, {"model": "offline"}):
         assert web.enrich(companies("Mars"), CEO, progress=False, **options).enrich_status[0] == "ok"
-    monkeypatch.setenv("BRAVE_API_KEY", "BSA-key-of-an-engine-that-cannot-be-reached")
-    monkeypatch.setenv("BRAVE_BASE_URL", "http://127.0.0.1:9")
+
+
+def test_an_engine_with_a_refused_key_is_not_stood_in_for_by_the_articles(
+    messages_api: Any, brave_api: Any, offline: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of the chain, not asked for by name; nothing is kept, and with the right key the row is asked again."""
+    messages_api.behave(searches)
+    brave_api.allow_refusals = True
+    monkeypatch.setenv("BRAVE_API_KEY", "BSA-wrong-and-secret")
     out = web.enrich(companies("Mars"), CEO, progress=False)
-    assert "brave" in out.enrich_error[0] and out.ceo.isna().all()
+    assert out.enrich_status[0] == "error" and out.ceo.isna().all() and web.api.session().enrich_store.listing().empty
+    assert "the key was refused" in out.enrich_error[0] and "secret" not in out.enrich_error[0]
+    monkeypatch.setenv("BRAVE_API_KEY", brave_api.key)
+    again = web.enrich(companies("Mars"), CEO, progress=False)
+    assert (again.enrich_status[0], again.ceo[0], pd.isna(again.enrich_error[0])) == ("ok", "Jo Doe", True)
 
 
 def test_a_chain_whose_every_engine_failed_is_asked_again_by_the_next_call(messages_api: Any, wikipedia_api: Any) -> None:

@@ -91,15 +91,27 @@ def test_after_an_outage_the_limit_doubles_with_every_round() -> None:
     quickly(main())
 
 
-@pytest.mark.parametrize(("taken", "least_s", "most_s"), [(1, 20, 31), (0, 4, 11)])
-def test_after_its_patience_nobody_waits_for_a_server_that_takes_nothing(taken: int, least_s: float, most_s: float) -> None:
-    """It is shorter before anything was taken, and requests that come later do not wait that long again."""
+@pytest.mark.parametrize(("taken", "named_s", "least_s", "most_s"), [(1, 0, 20, 39), (0, 0, 4, 10), (0, 1, 20, 39)])
+def test_after_its_patience_nobody_waits_for_a_server_that_takes_nothing(
+    taken: int, named_s: float, least_s: float, most_s: float
+) -> None:
+    """It is shorter where nothing was taken and no time named, and requests that come later do not wait that long again."""
 
     async def main() -> None:
-        server = Server(most=4, cap=1, patience_s=30)
+        server = Server(most=4, cap=1, retry_after=named_s, patience_s=30, start_s=5)
         await server.run(taken)
         server.cap = 0
         assert least_s < await server.run(40) < most_s and server.refused < 45
+
+    quickly(main())
+
+
+@pytest.mark.parametrize("named_s", [2.0, 5.0, 15.0])
+def test_a_server_that_names_a_time_is_waited_for_from_the_start(named_s: float) -> None:
+    async def main() -> None:
+        server = Server(most=16, cap=0, retry_after=named_s, start_s=5)
+        asyncio.get_running_loop().call_later(29, setattr, server, "cap", 16)
+        assert 29 < await server.run(40) < 29 + named_s + 10 and server.done == 40 and server.early == 0
 
     quickly(main())
 
