@@ -90,10 +90,10 @@ def open_batches(ledger: Ledger) -> list[Batch]:
     """Return the batches that were handed in and not collected, oldest first, but for those that the API has deleted."""
     query = "SELECT token, batch, address, model, time, row FROM open_batches WHERE time > ? ORDER BY time"
     found: dict[str, Batch] = {}
-    for *facts, moment, row in ledger.read(lambda c: c.execute(query, (time.time() - KEPT_S,)).fetchall()):
-        token, id, address, model = facts
-        batch = found.setdefault(token, Batch(token, id, address, model, datetime.fromtimestamp(moment, UTC), []))
-        batch.rows.append(row)
+    since = (time.time() - KEPT_S,)
+    for token, id, address, model, moment, row in ledger.read(lambda c: c.execute(query, since).fetchall()):
+        sent = datetime.fromtimestamp(moment, UTC)
+        found.setdefault(token, Batch(token, id, address, model, sent, [])).rows.append(row)
     return list(found.values())
 
 
@@ -338,7 +338,10 @@ def native_search(model: str, client: ModelClient, most: int, defaults: SearchRe
     Raises:
         ConfigError: the platform has no batches, or runs no tools.
     """
-    batches.check(client)
+    if client.platform.name != "anthropic":
+        raise ConfigError(
+            f"{client.platform.name} has no Message Batches; leave mode='batch' out, or ask a model of the Anthropic API"
+        )
     if not most:
         return None
     search = server_tools(model, client.platform, most, defaults)[0]
@@ -400,8 +403,7 @@ def _quoted(cell: Cell, cited: Sequence[tuple[str, str]]) -> Cell:
     """Return a cell with the first words that were cited for its value, from its source if it has one."""
     if cell.value is None or cell.quote:
         return cell
-    value = fold(str(cell.value))
-    for url, words in cited:
-        if value in fold(words) and (cell.source is None or address_of(url) == address_of(cell.source)):
-            return cell._replace(source=cell.source or url, quote=" ".join(visible(words).split()))
-    return cell
+    value, own = fold(str(cell.value)), address_of(cell.source or "")
+    said = ((url, words) for url, words in cited if value in fold(words) and own in ("", address_of(url)))
+    url, words = next(said, (None, None))
+    return cell if words is None else cell._replace(source=cell.source or url, quote=" ".join(visible(words).split()))

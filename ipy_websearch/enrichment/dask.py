@@ -318,11 +318,9 @@ def _worst_of(run: Enrichment, n: int) -> Decimal | None:
         return None
     config, (columns, values) = run.config, run.asked(n)
     body = request_body(config, columns, [user_message(row_text(columns, values))], [], final=True)
-    total = charges_cost(config.searches.charges * config.max_searches if config.searches is not None else ())
-    tokens, most = estimate_tokens(body), max_tokens(columns)
-    for made in range(config.max_searches + 1):
-        total = add_money(total, worst_case(config.model, tokens + made * GROWTH_TOKENS, most))
-    return total
+    tokens, most, searches = estimate_tokens(body), max_tokens(columns), config.max_searches
+    requests = (worst_case(config.model, tokens + made * GROWTH_TOKENS, most) for made in range(searches + 1))
+    return add_money(*requests, charges_cost(config.searches.charges * searches if config.searches is not None else ()))
 
 
 def connect(cluster: Any) -> tuple[Any, bool]:

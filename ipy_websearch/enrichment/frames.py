@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from ipy_websearch.enrichment.run import Enrichment
 
-KINDS = "a DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation"
-
 _DTYPES = {"source": "string", "quote": "string", "confidence": "Float64"}
 
 
@@ -171,7 +169,10 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
         raise ConfigError("a DuckDB relation needs a package more: pip install pyarrow") from exc
     except (TypeError, nw.exceptions.NarwhalsError):
         pass
-    raise ConfigError(f"enrich needs {KINDS}, not {type(given).__module__}.{type(given).__name__}")
+    raise ConfigError(
+        "enrich needs a DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation, not "
+        f"{type(given).__module__}.{type(given).__name__}"
+    )
 
 
 # --- Dask ---------------------------------------------------------------------------------------------------------------

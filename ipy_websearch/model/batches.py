@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.stream import NO_MESSAGE, excerpt
 
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
 
 _PAGE = 100  # batches in one page of the list, the most that the API gives
-
-
-def check(client: ModelClient) -> None:
-    """Refuse a platform that has no batches.
-
-    Raises:
-        ConfigError: the message says what to do.
-    """
-    if client.platform.name != "anthropic":
-        raise ConfigError(
-            f"{client.platform.name} has no Message Batches; leave mode='batch' out, or ask a model of the Anthropic API"
-        )
 
 
 async def submit(client: ModelClient, requests: Sequence[Any]) -> MessageBatch:

@@ -533,10 +533,10 @@ def estimate(
 def _course(first: int, searches: int, results: int) -> list[Usage]:
     """Return the requests of a usual course: each reads the one before it from the cache, and new results."""
     more = results + USUAL_CALL_TOKENS
-    course = [Usage(output_tokens=USUAL_CALL_TOKENS if searches else USUAL_ANSWER_TOKENS, cache_write_5m_tokens=first)]
-    for n in range(searches):
-        written = USUAL_CALL_TOKENS if n < searches - 1 else USUAL_ANSWER_TOKENS
-        course.append(Usage(output_tokens=written, cache_read_tokens=first + n * more, cache_write_5m_tokens=more))
+    written = [*[USUAL_CALL_TOKENS] * searches, USUAL_ANSWER_TOKENS]
+    course = [Usage(output_tokens=written[0], cache_write_5m_tokens=first)]
+    for n, tokens in enumerate(written[1:]):
+        course.append(Usage(output_tokens=tokens, cache_read_tokens=first + n * more, cache_write_5m_tokens=more))
     return course
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -254,25 +254,33 @@ def _at(entry: Any, start: int, per: Decimal) -> Decimal | None:
 _ENTRY = {"extra": "forbid", "str_strip_whitespace": True, "coerce_numbers_to_str": True}
 
 
-@dataclass(frozen=True, slots=True)
-class PriceRow:
-    """US dollars for one `unit` of a call of that `kind` ("*": any) to a provider, with the plan, the source and its date."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What all entries of a price file have: the plan, the source and its date; no amount is less than nothing."""
 
-    provider: str
-    kind: Literal["search", "fetch", "context", "map", "*"]
-    unit: str
-    usd: Decimal
     plan: str = ""
     source: str = ""
     date: Any = ""
     __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
-        _check_amounts(self.usd)
+        amounts = (getattr(self, each.name) for each in fields(self))
+        if (least := min((usd for usd in amounts if isinstance(usd, Decimal)), default=_NOTHING)) < 0:
+            raise ValueError(f"{least} US dollars are less than nothing")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow(Entry):
+    """US dollars for one `unit` of a call of that `kind` ("*": any) to a provider."""
+
+    provider: str
+    kind: Literal["search", "fetch", "context", "map", "*"]
+    unit: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPrice(Entry):
     """US dollars for a million tokens of each class (None: as input), and for a thousand of Anthropic's own searches."""
 
     id: str
@@ -282,18 +290,6 @@ class ModelPrice:
     cache_write_5m: Decimal | None = None
     cache_write_1h: Decimal | None = None
     server_search: Decimal = _SERVER_SEARCH_USD * 1000
-    plan: str = ""
-    source: str = ""
-    date: Any = ""
-    __pydantic_config__: ClassVar[Any] = _ENTRY
-
-    def __post_init__(self) -> None:
-        _check_amounts(*(getattr(self, name) for name in (*_TOKENS, "server_search")))
-
-
-def _check_amounts(*amounts: Decimal | None) -> None:
-    if (least := min(filter(None, amounts), default=_NOTHING)) < 0:
-        raise ValueError(f"{least} US dollars are less than nothing")
 
 
 @dataclass(frozen=True, slots=True)
