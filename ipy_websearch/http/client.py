@@ -53,8 +53,6 @@ _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 # Seconds for which an idle connection is kept: as long as a model may think between two searches.
 _KEPT_S = 60.0
 _KEY_PARAMETER = re.compile(r"(?<=[?&]key=)[^&]*")
-# Levels that an engine's JSON may have. The deepest real one seen has nine; what reads it is recursive.
-MAX_DEPTH = 100
 
 _CODINGS = ("", "identity", "gzip", "deflate")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -92,12 +90,10 @@ class HttpResponse:
         """Return the body parsed as JSON; half a surrogate pair in it ("\\ud83d") becomes a question mark.
 
         Raises:
-            ValueError: it is not JSON, or nested deeper than `MAX_DEPTH`.
+            ValueError: it is not JSON, or nested too deeply.
         """
         try:
             value = json.loads(self.body)
-            if _is_deeper(value, MAX_DEPTH):
-                raise RecursionError
         except RecursionError:
             raise ValueError("nested too deeply") from None
         if _SURROGATE.search(self.body):  # text that cannot be encoded would fail wherever it is shown or stored
@@ -147,11 +143,6 @@ def _message(node: Any) -> str:
         case dict():
             return next(filter(None, (_message(node.get(key)) for key in _MESSAGE_KEYS)), "")
     return ""
-
-
-def _is_deeper(node: Any, levels: int) -> bool:
-    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return levels < 0 or any(_is_deeper(child, levels - 1) for child in inner)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -70,8 +70,9 @@ def intercept(
     Of an intercepted client that is given again, only the new arguments count.
 
     At an address that may be anybody's, the setting `platform` says what the server takes ("anthropic": the API itself, which
-    then searches by itself); it is read at each call. Without it, results go as blocks that can be cited to models with a name
-    of Anthropic's and as plain text to others (and to Ollama and LM Studio, known by their ports).
+    then searches by itself; "vllm": a server that refuses results as blocks); it is read at each call. Without it, results go
+    as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama and LM Studio,
+    known by their ports).
 
     >>> import anthropic
     >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
@@ -83,8 +84,10 @@ def intercept(
     """
     from ipy_websearch.model.sdk_hook import with_interception
 
-    options: dict[str, Any] = {"provider": provider, "search_tool_name": search_tool_name}
-    return with_interception(client, WebSearchInterceptor(**options, enabled_platforms=enabled_platforms, max_uses=max_uses))
+    own = WebSearchInterceptor(
+        provider=provider, search_tool_name=search_tool_name, enabled_platforms=enabled_platforms, max_uses=max_uses
+    )
+    return with_interception(client, own)
 
 
 class WebSearchInterceptor:

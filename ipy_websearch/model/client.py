@@ -85,7 +85,7 @@ _CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNO
 
 @cache
 def platform_at(base_url: str | None) -> Platform:
-    """Return the platform behind a base address; an unknown server is taken to speak the whole Messages API.
+    """Return the platform behind a base address (None: the API's own); an unknown server is taken to speak all of its API.
 
     Ollama and LM Studio are known by their ports, on any machine.
     """
@@ -93,7 +93,7 @@ def platform_at(base_url: str | None) -> Platform:
         port = urlsplit(base_url or "").port
     except ValueError:
         port = None
-    return PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC
+    return replace(PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC, assumed=bool(base_url))
 
 
 def settled(found: Platform, setting: str, model: object) -> Platform:
@@ -271,9 +271,7 @@ class ModelClient:
 
     def platform_for(self, model: str) -> Platform:
         """Return what the platform in force can take with a model: a server at an address may serve any."""
-        address = os.environ.get("ANTHROPIC_BASE_URL")
-        assumed = bool(address) and not self.offline and not self._platform()
-        return replace(settled(replace(self.platform, assumed=assumed), "", model), assumed=False)
+        return settled(self.platform, "", model)
 
     def lacks(self, model: str, what: Lack) -> bool:
         """Say whether the server has refused something of a request to a model before."""

@@ -276,9 +276,8 @@ class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
         self._side = side
         weakref.finalize(self, _release, call)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._pieces:
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
 
     def __iter__(self) -> Iterator[bytes]:
         async def following() -> bytes | None:
@@ -303,7 +302,8 @@ def _release(call: InterceptedCall) -> None:
 
 
 async def _frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:
-    """Yield the caller's stream as server-sent events, with a `ping` whenever nothing else has come for a while.
+    """Yield the caller's stream as server-sent events, with a `ping` whenever nothing has come for a while between two blocks:
+    within one, the model is writing, and no tool runs.
 
     What cannot be mended ends it with an `error` event, as the API's own streams end.
     """
@@ -312,6 +312,9 @@ async def _frames(events: AsyncGenerator[list[Event], None], begun: list[Event])
     try:
         while made is not None:
             yield b"".join(map(frame, made))
+            if made[-1]["type"] == "content_block_delta":
+                made = await anext(events, None)
+                continue
             coming = asyncio.ensure_future(anext(events, None))
             while not (await asyncio.wait((coming,), timeout=PING_S))[0]:
                 yield frame({"type": "ping"})
@@ -399,7 +402,7 @@ def platform_of(client: Any) -> Platform:
     host = client.base_url.host
     if host == "anthropic.com" or host.endswith(".anthropic.com"):
         return ANTHROPIC
-    return replace(platform_at(str(client.base_url)), assumed=True, server_tools=False)
+    return replace(platform_at(str(client.base_url)), server_tools=False)
 
 
 def _thread_refusal() -> anthropic.BadRequestError:

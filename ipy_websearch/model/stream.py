@@ -342,6 +342,9 @@ _HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the 
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
+# How servers refuse the form in which results of searches go up.
+_FORM = re.compile(r"search_result\b|should be '?text")
+_NO_BLOCKS = "; for a server that takes no `search_result` blocks, `%config WebSearch.platform = 'vllm'` sends plain text"
 _BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
@@ -425,7 +428,8 @@ def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     """Return one line for an error status of the API, with what to do."""
     alike = 402 if _spent(status, detail, wait_s) else 413 if status == 400 and "prompt is too long" in detail else status
     if alike not in _EXPLAINED:
-        return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
+        advice = _NO_BLOCKS if status in (400, 422) and _FORM.search(detail) else ""
+        return f"the Anthropic API refused the request ({status} {kind}: {detail}){advice}".replace(" :", ":")
     what, advice = _EXPLAINED[alike]
     if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
         advice = f"the server asks to be left alone for {duration(wait_s)}"

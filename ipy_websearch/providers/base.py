@@ -818,7 +818,7 @@ def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[S
     return [
         result
         for result in results
-        if (not allowed or host_matches(result.url, allowed)) and not host_matches(result.url, blocked)
+        if (not allowed or host_matches(result.url, allowed)) and not (blocked and host_matches(result.url, blocked))
     ]
 
 
