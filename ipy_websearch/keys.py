@@ -1,8 +1,8 @@
 """API keys and addresses of services: where they come from, and how keys stay out of every output.
 
 A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
-directory (mode 0600), the system keyring where the `keyring` package is installed (asked once a process). It is stripped and
-checked when it is read, because HTTP libraries print a key with a line break in full in their error text.
+directory (mode 0600), the system keyring where the `keyring` package is installed (asked once, and again after an error that
+names it). It is stripped and checked when it is read: HTTP libraries print a key with a line break in full in their errors.
 
 A malformed key or an unreadable file is an error for whoever needs that key, each time, and for nobody else. Redaction
 (`secrets`) never raises, and covers malformed values too.
@@ -133,6 +133,7 @@ class Keys:
     def missing(self, name: str) -> MissingKeyError:
         """Return the error for a missing key, which names every way to set it."""
         spec = self.spec(name)
+        _from_keyring.cache_clear()  # who follows the message shall be heard
         return MissingKeyError(
             f"{spec.variable} is not set: run `%websearch key {spec.names[0]}`, or set the environment variable "
             f"{spec.variable}, or put it into a .env file beside the notebook, or into {self._file(spec)}"
