@@ -121,7 +121,6 @@ class Session:
     def reader(self) -> PageReader:
         """Reads pages."""
         from ipy_websearch.extract.reader import PageReader
-        from ipy_websearch.extract.worker import ExtractionWorker
         from ipy_websearch.http.download import download, page_proxy
 
         return PageReader(
@@ -129,7 +128,6 @@ class Session:
             user_agent=user_agent(),
             cache_ttl_s=self.settings.cache_ttl_s,
             local=lambda url: self.index.document(url),
-            worker=ExtractionWorker(),
             download=lambda url, **options: (self.download or download)(
                 url, proxy=page_proxy(self.settings.fetch_proxy, self.settings.fetch_through_proxy), **options
             ),

@@ -160,7 +160,7 @@ class FakeWeb:
             raise FetchError(f"{url} cannot be fetched: the fake web has no such page")
         body = page if isinstance(page := self._pages[url], bytes) else page.encode()
         kind = "text/html" if body.lstrip()[:1] == b"<" else "text/plain"
-        return Download(url, url, 200, kind, "utf-8", body)
+        return Download(url, 200, kind, "utf-8", body)
 
     def client(self) -> Any:
         """Return an `anthropic.AsyncAnthropic` whose requests the fake model answers."""

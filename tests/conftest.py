@@ -95,7 +95,7 @@ def clean_environment(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
 def forked_extraction(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that reads pages is a fork of `warm` as well; tests/slow/extract starts real ones."""
     if sys.platform.startswith("linux"):
-        monkeypatch.setattr("ipy_websearch.extract.worker._start", warm.extraction)
+        monkeypatch.setattr("ipy_websearch.extract.reader._start", warm.extraction)
 
 
 @pytest.fixture(autouse=True)

@@ -3,20 +3,35 @@
 Invariant: an address is judged before the cache is looked at, so what may not be fetched is not served from an earlier time
 either. Files are never opened: corpus:// and file:// addresses go to the local index, which knows what it holds. Reads of the
 same address that overlap share one download; it is given up when the last of them is cancelled.
+
+A page is hostile input for large parsers, some of them in C, so they never run in the user's kernel, but in a process that can
+be killed. It is started at the first page, reused, limited in memory, and ended when a page takes too long, when it has been
+idle, or when its parent goes. It holds no keys and can write no file. A page that defeats it is read once more by a new
+process, words alone, with a note that says why. A request is one line of JSON and the body behind it, an answer one line of
+JSON; a process without an answer says by its exit status why there is none. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import weakref
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.extract.worker import ExtractionWorker, from_json, to_json
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.results import Page
@@ -29,6 +44,16 @@ if TYPE_CHECKING:
 LocalPage = tuple[str, str, datetime | None]
 
 _CACHE_KIND = "page-7"  # the number goes up whenever extraction gives something else for the same page
+_START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
+_LATE, _NO_MEMORY, _FAILED = 1, 2, 3  # exit statuses; faulthandler's is 1
+_REASONS = {_LATE: "it took longer than {:g} s", _NO_MEMORY: "it took too much memory"}
+# Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
+_BOOT = (
+    "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
+    "sys.path[at:at] = json.loads(sys.argv[1]); from ipy_websearch.extract.reader import serve;"
+    "serve(*map(float, sys.argv[2:]))"
+)
+_KEPT_VARIABLES = ("PATH", "SYSTEMROOT", "WINDIR", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH")
 
 
 class PageReader:
@@ -140,3 +165,166 @@ def window(page: Page, offset: int, limit: int | None) -> Page:
     lines = page.content.split("\n") if page.content else []
     part = lines[offset - 1 : None if limit is None else offset - 1 + limit]
     return replace(page, content="\n".join(part), lines_read=len(part), total_lines=len(lines))
+
+
+# --- extraction in a process of its own ---------------------------------------------------------------------------------
+
+
+class ExtractionWorker:
+    """Turns fetched bodies into Markdown, one at a time; calls from any loop or thread queue up.
+
+    `timeout_s` is the time that one page may take, `memory_mb` what the process may allocate on top of its libraries (where the
+    platform limits address space: Linux). The process ends itself after `idle_s` without a page.
+    """
+
+    def __init__(self, *, timeout_s: float = 10.0, memory_mb: int = 512, idle_s: float = 60.0) -> None:
+        self._limits = (timeout_s, memory_mb, idle_s)
+        self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: Callable[[], int | None] = lambda: None
+
+    async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Page:
+        """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
+
+        Raises:
+            FetchError: the body is not text (an image, an archive, …), or no process could read it; the message says why.
+        """
+        request: dict[str, Any] = {"url": url, "content_type": content_type, "size": len(body)}
+        job = self._thread.submit(self._extract, body, request)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            if job.running():  # nobody waits for the page: let it not hold up the next one
+                request["abandoned"] = True
+                self.close()
+            raise
+
+    def warm(self) -> None:
+        """Start the process, without waiting for it: a page that is being fetched will not have to."""
+        self._thread.submit(self._running)
+
+    def close(self) -> int | None:
+        """End the process; return its exit status, None when none was running. A later call to `extract` starts a new one."""
+        self._process = None
+        return self._end()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while one is running, else None."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def _extract(self, body: bytes, request: dict[str, Any]) -> Page:
+        answer = self._ask(request, body)
+        if "defeated" in answer and "abandoned" not in request:
+            answer = self._ask({**request, "plain": answer["defeated"]}, body)
+        if "page" not in answer:
+            raise FetchError(answer.get("refused") or f"{request['url']} cannot be read: {answer['defeated']}")
+        return from_json(answer["page"])
+
+    def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """Return the process's answer; "defeated" says why there is none, and the process is gone."""
+        began = time.monotonic()
+        try:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(json.dumps(request).encode() + b"\n" + body)
+            process.stdin.flush()
+            return dict(json.loads(process.stdout.readline()))
+        except (OSError, ValueError):
+            status = self.close() or _FAILED
+            if status < 0 and time.monotonic() - began > self._limits[0]:
+                status = _LATE  # faulthandler now and then trips over the thread that it looks at
+            return {"defeated": _REASONS.get(status, "the extractor failed").format(self._limits[0])}
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        process = self._process
+        if process is None or process.poll() is not None:
+            self.close()
+            process = self._process = _start(*self._limits)
+            self._end = weakref.finalize(self, _stop, process)
+        return process
+
+
+def _start(*limits: float) -> subprocess.Popen[bytes]:
+    home, here = str(Path(__file__).resolve().parents[2]), os.path.realpath(os.curdir)
+    paths = [p for p in sys.path if os.path.isabs(p) and os.path.isdir(p) and os.path.realpath(p) != here and p != home]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _BOOT, json.dumps([home, *paths]), *map(str, limits)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parent,
+        env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+        start_new_session=sys.platform != "win32",  # a Ctrl-C in the terminal is the session's affair
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    process.kill()
+    process.communicate()  # waits for its end and closes the pipes
+    return process.returncode
+
+
+def to_json(page: Page) -> dict[str, Any]:
+    """Return a page that was just read as a JSON object."""
+    return asdict(page) | {"published_date": page.published_date.isoformat() if page.published_date else None}
+
+
+def from_json(found: dict[str, Any]) -> Page:
+    """Return the page of a JSON object; raises KeyError, TypeError or ValueError when it is none."""
+    date = found["published_date"]
+    return Page(**found | {"links": tuple(found["links"]), "published_date": datetime.fromisoformat(date) if date else None})
+
+
+def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
+    """Answer requests on the standard streams until the parent goes: the extraction process itself."""
+    import faulthandler
+    import gc
+
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    void = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # so that no print of a library can break in
+        os.dup2(void, descriptor)
+
+    def end_after(seconds: float) -> None:
+        # The thread of faulthandler lives in C: it ends the process even while a parser loops and the parent is gone.
+        faulthandler.dump_traceback_later(seconds, exit=True, file=void)
+
+    end_after(_START_S)
+    _answer({"url": "http://localhost/", "content_type": ""}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads them
+    gc.freeze()
+    gc.disable()  # a page's garbage goes when its answer is out: looking for it meanwhile takes a quarter of the time
+    _limit_memory(int(memory_mb * 1024 * 1024))
+    end_after(idle_s)
+    while line := source.readline():
+        request = json.loads(line)
+        end_after(_START_S if "plain" in request else timeout_s)
+        sink.write(_answer(request, source.read(request["size"])))
+        sink.flush()
+        end_after(idle_s)
+        gc.collect()
+
+
+def _answer(request: dict[str, Any], body: bytes) -> bytes:
+    """Return the answer to a request; what defeats the extractor ends the process."""
+    from ipy_websearch.extract.page import extract
+
+    try:
+        page = extract(body, url=request["url"], content_type=request["content_type"], plain=request.get("plain", ""))
+        return json.dumps({"page": to_json(page)}).encode() + b"\n"
+    except FetchError as error:
+        return json.dumps({"refused": str(error)}).encode() + b"\n"
+    except Exception as error:
+        os._exit(_NO_MEMORY if isinstance(error, MemoryError) else _FAILED)
+
+
+def _limit_memory(more: int) -> None:
+    """Allow `more` bytes where the platform can; the process may write no file and dump no core."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        mapped = int(Path("/proc/self/statm").read_bytes().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        for kind, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, mapped + more)):
+            resource.setrlimit(kind, (value, value))

@@ -237,14 +237,9 @@ def _parse(text: str) -> SafeUrl:
 
 
 def _encoded(rest: str) -> str:
-    path, mark, query = rest.partition("?")
-    try:
-        # Bytes of a Location header that are no UTF-8 arrive as surrogates, and go back as the bytes that they were.
-        path = quote(path.encode("utf-8", "surrogateescape"), safe=_PATH_SAFE)
-        query = quote(query.encode("utf-8", "surrogateescape"), safe=_QUERY_SAFE)
-    except UnicodeEncodeError:
-        raise ValueError("it is not valid Unicode") from None
-    return (path or "/") + mark + query
+    # Bytes of a Location header that are no UTF-8 arrive as surrogates, and go back as the bytes that they were.
+    path, mark, query = rest.encode("utf-8", "surrogateescape").partition(b"?")
+    return (quote(path, safe=_PATH_SAFE) or "/") + mark.decode() + quote(query, safe=_QUERY_SAFE)
 
 
 def _host(text: str) -> str | IPAddress:

@@ -122,7 +122,7 @@ def service_message(response: HttpResponse) -> str:
     """Return what the service itself says about its error, one line of plain text, "" when it says nothing."""
     try:
         return plain(_message(response.json()))
-    except ValueError:
+    except (ValueError, RecursionError):
         text = response.text[:20_000]
     if text.lstrip().startswith("<"):
         found = _TITLE.search(text)
@@ -377,8 +377,8 @@ class HttpClient:
     ) -> ProviderError:
         """Return a `ProviderError` (429: `RateLimitedError`) of one line without any key in it."""
         kind = RateLimitedError if status == 429 else ProviderError
-        known: dict[str, Any] = {"status": status, "retry_after": retry_after, "lost": lost, "reason": reason}
-        return kind(self.redact(text), provider=provider, **known)
+        text = self.redact(text)
+        return kind(text, provider=provider, status=status, retry_after=retry_after, lost=lost, reason=reason)
 
     def redact(self, text: str, sent: Mapping[str, str] | None = None) -> str:
         """Return `text` as one plain line without any key, and without user names in addresses.

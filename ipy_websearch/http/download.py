@@ -45,7 +45,6 @@ from ipy_websearch.http.client import (
     tls_context,
     was_sent,
 )
-from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
     from protego import Protego
@@ -63,19 +62,16 @@ _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """An answer with status 2xx. `url` was asked, `final_url` answered; `body` is decoded, at most `max_bytes`.
+    """An answer with status 2xx, of `final_url`; `body` is decoded, at most `max_bytes`.
 
-    `content_type` is the bare media type in lower case and `charset` the one given beside it; "" when not said. `headers` has
-    lower-case names and printable values.
+    `content_type` is the bare media type in lower case and `charset` the one given beside it; "" when not said.
     """
 
-    url: str
     final_url: str
     status: int
     content_type: str
     charset: str
     body: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 async def download(
@@ -113,7 +109,7 @@ async def download(
                 target = check_url(location, allow=allow) if location else target
                 if admit is not None:
                     await admit(target)
-                answer = await _hop(client, url, target, headers, max_bytes, cut)
+                answer = await _hop(client, target, headers, max_bytes, cut)
                 if isinstance(answer, Download):
                     return answer
                 location = answer
@@ -147,7 +143,7 @@ def page_proxy(address: str, through_environment: bool) -> str | None:
 
 
 async def _hop(
-    client: httpx.AsyncClient, asked: str, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
+    client: httpx.AsyncClient, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
 ) -> Download | str:
     """Return the download, or the address of a redirect that is still to be judged."""
     try:
@@ -169,8 +165,7 @@ async def _hop(
             await response.aclose()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
         raise FetchError(f"the page could not be read: {failure_words(exc)}: {shown(target.url)}") from exc
-    shown_headers = {name: shorten(plain(value), 2_000) for name, value in response.headers.items()}
-    return Download(asked, target.url, response.status_code, content_type, charset, body, shown_headers)
+    return Download(target.url, response.status_code, content_type, charset, body)
 
 
 def _location(target: SafeUrl, response: httpx.Response) -> str:
@@ -200,12 +195,11 @@ def _media_type(header: str) -> tuple[str, str]:
 ADDRESS_S = 3.0
 
 
-class GuardedBackend(httpcore.AsyncNetworkBackend):
+class GuardedBackend(httpcore.AnyIOBackend):
     """Opens TCP connections to public addresses, and to those private ones that `allow` names."""
 
     def __init__(self, allow: frozenset[str]) -> None:
         self._allow = allow
-        self._inner = httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -230,14 +224,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         for address in addresses[:-1]:
             limit = ADDRESS_S if timeout is None else min(ADDRESS_S, timeout)
             try:
-                return await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+                return await super().connect_tcp(address, port, limit, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
-        return await self._inner.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await self._inner.sleep(seconds)
+        return await super().connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
 
     def _judge(self, host: str, port: int, addresses: list[str]) -> None:
         key = host_key(host, port)
@@ -277,7 +267,7 @@ MAX_BYTES = 64_000
 AT_ONCE = 2
 
 _TIMEOUT_S = 15.0
-_FILES, _FAILURES = "robots-2", "robots-failure-2"
+_KIND = "robots-3"
 
 
 class RobotsFiles:
@@ -314,11 +304,10 @@ class RobotsFiles:
 
     async def _file(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
         """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
-        for kind, kept_s in ((_FILES, KEPT_S), (_FAILURES, FAILURE_KEPT_S)):
-            if (kept := self._cache.get(kind, origin, kept_s)) is not None:
-                return ("", str(kept[0])) if kind == _FAILURES else (str(kept[0]), "")
-        text, failure = await self._fetch(origin, allow)
-        self._cache.put(_FAILURES if failure else _FILES, origin, failure or text)
+        (text, failure), age_s = self._cache.get(_KIND, origin, KEPT_S) or (("", ""), KEPT_S)
+        if age_s >= (FAILURE_KEPT_S if failure else KEPT_S):
+            text, failure = await self._fetch(origin, allow)
+            self._cache.put(_KIND, origin, (text, failure))
         return text, failure
 
     async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:

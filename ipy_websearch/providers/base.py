@@ -10,16 +10,13 @@ imported when the engine is first asked.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,6 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtim
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
+from ipy_websearch.extract.formats import parse_date
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.results import Charge, SearchResult, SearchResults
@@ -131,16 +129,11 @@ def address(value: Any) -> str:
     return url if url.lower().startswith(("http://", "https://")) and host_of(url) else ""
 
 
-def _leading_day(words: str) -> datetime:
-    month, day, year = words.replace(",", "").split()
-    return parsedate_to_datetime(f"{day} {month} {year} 00:00:00")
-
-
-_DATES = (
-    (re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?$"), datetime.fromisoformat),
-    (re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?$"), parsedate_to_datetime),
-    (re.compile(r"[A-Z][a-z]{2} \d{1,2}, \d{4}\b"), _leading_day),
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+    r"|(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?"
 )
+_LEADING_DAY = re.compile(r"^([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b.*", re.DOTALL)
 
 
 def moment(*values: Any) -> datetime | None:
@@ -149,14 +142,9 @@ def moment(*values: Any) -> datetime | None:
     Understood are ISO 8601 (without a zone it is UTC), RFC 1123 ("Tue, 11 Mar 2025 10:00:00 GMT"), and a text that begins with
     its day as Google's snippets do ("Jun 24, 2024 ... "). Years in which no web page was published are no dates.
     """
-    texts = (value.strip() for value in values if isinstance(value, str))
-    for words, (form, read) in itertools.product(texts, _DATES):
-        if found := form.match(words):
-            with suppress(ValueError, TypeError):  # a day that does not exist
-                when = read(found[0])
-                if 1700 <= when.year <= 2200:
-                    return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-    return None
+    texts = (_LEADING_DAY.sub(r"\2 \1 \3 00:00", value.strip()) for value in values if isinstance(value, str))
+    found = (parse_date(words) for words in texts if _DATE.fullmatch(words))
+    return next((when for when in found if when and 1700 <= when.year <= 2200), None)
 
 
 def hit(
@@ -758,19 +746,16 @@ class Engine:
         told = f"{status} {response.text[:20_000]}"
         rule = next(rule for rule in known if re.match(rule.pattern, told, re.IGNORECASE | re.DOTALL))
         facts = {"key": keys[0], "obtain": self.context.keys.spec(keys[0]).obtain} if keys else {}
-        what, remedy = (words.format(name=self.name, address=self._address, **facts) for words in rule[2:])
+        facts |= {"name": self.name, "address": self.info.base_variable or "its address"}
+        what, remedy = (words.format(**facts) for words in rule[2:])
         if (status == 429 and not remedy) or (wait or 0) > LONG_WAIT_S:
             remedy = ask_again(wait)
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
         return Reason("; ".join(filter(None, (words, remedy))), wait, rule.kind or kind)
 
-    @property
-    def _address(self) -> str:
-        return self.info.base_variable or "its address"
-
     def _unreadable(self) -> ProviderError:
-        said = f"the answer holds no results that can be read; check {self._address}, or try again later"
-        return self.failure(said, lost=True)
+        where = self.info.base_variable or "its address"
+        return self.failure(f"the answer holds no results that can be read; check {where}, or try again later", lost=True)
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
         """Return the error for an answer that is one although its HTTP status is 200; a `lost` one is no refusal."""

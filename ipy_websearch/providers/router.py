@@ -290,15 +290,13 @@ class SearchRouter:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     async def _answer(self, target: Target, plan: SearchPlan) -> SearchResults:
-        """Return one engine's answer from the cache, or ask for it."""
-        is_first = target is plan.target
-        cached = plan.cached if is_first or plan.fresh else self._read(target, plan.request)
-        return await self._share(target, plan.request) if cached is None else cached
-
-    async def _share(self, target: Target, request: SearchRequest) -> SearchResults:
-        """Return one engine's answer, shared with whoever asks the same meanwhile; one of them pays, for a lost answer too."""
-        key = self._key(target, request)
-        results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
+        """Return one engine's answer: from the cache, else shared with whoever asks the same meanwhile; one of them pays, for a
+        lost answer too."""
+        cached = plan.cached if target is plan.target or plan.fresh else self._read(target, plan.request)
+        if cached is not None:
+            return cached
+        key = self._key(target, plan.request)
+        results, paid = await self._flights.share(key, lambda: self._send(target, plan.request, key))
         if isinstance(results, ProviderError):
             error = type(results).__new__(type(results), *results.args)  # a plug-in's may be made of other arguments
             vars(error).update(vars(results), charges=results.charges if paid else ())
@@ -318,7 +316,8 @@ class SearchRouter:
         except Exception as exc:  # whatever an engine raises, the chain goes on
             text = f"{target.name} failed: {type(exc).__name__}: {exc}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
-        self._outages.pop(self._state(target.info), None)
+        if self._outages:  # what an outage belongs to takes a look for the key
+            self._outages.pop(self._state(target.info), None)
         # An engine of another package may not have kept to the domain lists; in the local index folders are sites.
         kept = results.results if target.info.name == LOCAL else tuple(permitted(results, request))
         results = replace(results, results=kept, cost_usd=charges_cost(results.charges))

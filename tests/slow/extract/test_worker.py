@@ -16,7 +16,7 @@ import pytest
 
 from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.page import extract
-from ipy_websearch.extract.worker import ExtractionWorker
+from ipy_websearch.extract.reader import ExtractionWorker
 from ipy_websearch.results import Page
 
 URL = "https://example.org/a/page.html"
@@ -129,7 +129,7 @@ def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionW
 @linux
 def test_the_process_ends_when_its_parent_is_killed() -> None:
     code = (
-        "import asyncio, time; from ipy_websearch.extract.worker import ExtractionWorker; w = ExtractionWorker();"
+        "import asyncio, time; from ipy_websearch.extract.reader import ExtractionWorker; w = ExtractionWorker();"
         "asyncio.run(w.extract(b'<p>x', url='https://e.org')); print(w.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True) as parent:
