@@ -26,9 +26,7 @@ SENTENCE_END = re.compile(
 
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _NUMBERS = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")  # as a model writes them; no link
-_UNSURE = re.compile(
-    r"(?<!\s)\s*(?:\[\d{0,4}(?:, ?\d{0,3}){0,5})?\Z"
-)  # at the end of a piece: space, and what may become a mark
+_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}\Z")  # at the end of a piece: what may become a mark
 _BEHIND_THE_STOP = re.compile(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)")
 _WRITTEN = re.compile(r"\\\[\d{1,4}\]")  # a number that the model wrote itself: no mark, and no fact either
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -227,7 +225,7 @@ class AnswerText:
         text = self._held + text
         if self._begins:
             text = text.lstrip()
-        body = _UNSURE.sub("", text)
+        body = _BEGUN.sub("", text.rstrip()).rstrip()
         self._held = text[len(body) :]
         if not body:
             return []

@@ -72,6 +72,7 @@ _OPENERS = frozenset(
     "recently here what who how why where which other another all such following later early initially".split()
 )
 _LINKS = frozenset("of the and for".split())
+_COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
     "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
@@ -85,7 +86,7 @@ _CALENDAR = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september "
     "october november december jan feb mar apr jun jul aug sep sept oct nov dec am pm".split()
 )
-_NO_NAMES = _STOP | _OPENERS | _CALENDAR
+_NO_NAMES = _STOP | _OPENERS | _CALENDAR | {"celsius", "fahrenheit"}
 _TITLE = re.compile(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$")
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
@@ -249,7 +250,9 @@ def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]
     absent: list[str] = []
     others: list[str] = []
     for sentence in claim.sentences:
-        twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= TWIN * len(sentence.stems)]
+        enough = TWIN * len(sentence.stems)
+        among = given.sentences if len(sentence.stems & given.stems) >= enough else ()
+        twins = [twin for twin in among if len(sentence.stems & twin.stems) >= enough]
         changes = [change for twin in twins if (change := _change(sentence, twin, claim.language == "de")) is not None]
         nearest = min(changes, key=lambda change: len(change[0]) + len(change[1]), default=([], []))
         wrong += nearest[0]
@@ -367,7 +370,9 @@ def _names(sentence: str) -> list[str]:
 
 def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = frozenset(others)
+    words = frozenset(others) & _COMPARING
+    if not words:  # most sentences; a long answer has hundreds
+        return []
     around = frozenset(word for sentence in near for word in sentence.words)
     made = [(one, other) for one, other in _OPPOSITES if words.isdisjoint(other) and not words.isdisjoint(one)]
     opposed = [one for one, other in made if around & other and not around & one]

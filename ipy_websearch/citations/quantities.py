@@ -105,7 +105,7 @@ _SPELLINGS = tuple(
         ("square", r"\bsquare miles?\b", "mi2"), ("square", r"\bsquare (?:foot|feet)\b", "ft2"),
         (" hour", r"\bkilomet(?:er|re)s (?:per|an) hour\b", "km/h"), (" hour", r"\bmiles (?:per|an) hour\b", "mph"),
         ("second", r"\bmet(?:er|re)s per second\b", "m/s"),
-        ("degree", r"\bdegrees? ?(c\b|celsius|f\b|fahrenheit)", r"°\1"), ("°", r"° ?(c|f)(?:\b|elsius|ahrenheit)", r"°\1"),
+        ("degree", r"\bdegrees? ?(c|f)(?:elsius|ahrenheit)?\b", r"°\1"), ("°", r"° ?(c|f)(?:elsius|ahrenheit)?\b", r"°\1"),
         ("u", r"\bU\.?S\.? (?=dollars?\b)|\bUS(?=\$)", ""), ("٫", "٫", "."), ("٬", "٬", ","), ("−", "−", "-"),
         ("⁄", r"\b0?1⁄2|(?<=\d)1⁄2", ".5"), ("⁄", r"\b0?1⁄4|(?<=\d)1⁄4", ".25"), ("⁄", r"\b0?3⁄4|(?<=\d)3⁄4", ".75"),
         ("–", r"\b([12]\d)(\d\d)[–/](\d\d)\b(?![-/.]?\d)", r"\1\2–\1\3"),
@@ -139,6 +139,8 @@ _BEHIND = re.compile(
     rf"(?:[ -]?(?P<magnitude>[万萬만億亿억]|(?:{_MAGNITUDES})(?!\w)))?(?:[ -]?(?P<unit>[%$€£¥₹]|(?:{_UNIT_NAMES})(?!\w)))?",
     re.IGNORECASE,
 )
+# A number without a unit of its own may have that of the range which it begins: "10 to 20 million".
+_RANGE = re.compile(rf" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?[\d.,]*\d{_BEHIND.pattern}", re.IGNORECASE)
 _OR_MORE, _OR_LESS = re.compile(r"\+| or more"), re.compile(" or less")
 _MINUS = re.compile(r"[\s(]?[-–]")
 _ABOUT = re.compile(
@@ -308,15 +310,17 @@ def _number(found: re.Match[str], text: str) -> Number | None:
         return None
     values = _plain(found["digits"]) if found["digits"] else (_whole(sum(_WORDS[part] for part in re.split("[- ]", word))),)
     # What stands behind a number may be a magnitude, a unit, or either: "5m".
-    factors = {coin or unit: _FACTORS.get(magnitude, 1.0)}
+    ways = [(coin or unit, _FACTORS.get(magnitude, 1.0))]
     if magnitude in _UNITS and not coin:
-        factors[magnitude] = 1.0
+        ways.append((magnitude, 1.0))
+    if not (magnitude or unit) and (wider := _RANGE.match(text, found.end())):
+        ways.append((coin or (wider["unit"] or "").lower(), _FACTORS.get((wider["magnitude"] or "").lower(), 1.0)))
     before, plain = text[max(0, found.start() - 24) : found.start()].rstrip(), values[0][0]
     sign = -1 if before.endswith("minus") or _MINUS.fullmatch(text[max(0, found.start() - 2) : found.start()]) else 1
     readings = tuple(
         Reading(kind, own * scale + offset, own, half * factor, scale, place > 0)
         for place, (value, half) in enumerate(values)
-        for name, factor in factors.items()
+        for name, factor in dict.fromkeys(ways)
         for own, (kind, scale, offset) in [(sign * value * factor, _UNITS.get(name, ("", 1.0, 0.0)))]
     )
     is_above = _ABOVE.search(before) or _OR_MORE.match(text, behind.end())
