@@ -210,9 +210,8 @@ class DaskWorkers:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
         config, nothing = run.config, cast(Any, None)
         charges = config.searches.charges if config.searches is not None else ()
-        searches = (self._provider, run.options.concurrency, charges)
         config = replace(config, client=nothing, limiter=nothing, searches=None)
-        equipment = Equipment(self._session, self._id, config, searches)
+        equipment = Equipment(self._session, self._id, config, (self._provider, run.options.concurrency, charges))
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         Variable(self._id, client=self._client).set(0.0)

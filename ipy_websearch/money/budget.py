@@ -144,8 +144,10 @@ class Budget:
         try:
             return self.ledger.reserve(self.session, self.question_id, usd, lease_s=lease_s, limits=limits, id=id, what=what)
         except (sqlite3.Error, OSError) as exc:
-            text = f"the ledger {self.ledger.path} cannot be written ({exc}), so no budget can be kept; mend that, or take the "
-            raise BudgetExceededError(f"{text}budget away ({limits[0].raised_by.split()[0]} … none)") from exc
+            raise BudgetExceededError(
+                f"the ledger {self.ledger.path} cannot be written ({exc}), so no budget can be kept; mend that, or take "
+                f"the budget away ({limits[0].raised_by.split()[0]} … none)"
+            ) from exc
 
 
 # No limit is in force, and nothing is booked with it.
@@ -405,27 +407,41 @@ class Booking:
         status: Status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
         row = self.model_row(event.model, event.usage, status=status, estimated=event.estimated, lost=event.lost)
         cost = self._book([row], usage=event.usage)
-        said = {"detail": event.stop_reason or "broke off", "is_error": event.stop_reason is None, "usage": event.usage}
-        self._step(event, "model", event.model, cost, request=self._body, **said)
+        self._step(
+            event,
+            kind="model",
+            name=event.model,
+            cost_usd=cost,
+            request=self._body,
+            detail=event.stop_reason or "broke off",
+            is_error=event.stop_reason is None,
+            usage=event.usage,
+        )
 
     def _tool(self, event: ToolFinished) -> None:
         cost = self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id)
-        said = {"detail": event.summary, "is_error": event.is_error, "log": event.log}
-        self._step(event, "tool", event.name, cost, request=self._inputs.get(event.id), **said)
-
-    def _step(self, event: ModelResponded | ToolFinished, kind: Any, name: str, cost: Money, **facts: Any) -> None:
-        started = datetime.now(UTC) - timedelta(seconds=event.seconds)
-        step = Step(
-            n=len(self.steps) + 1,
-            started=started,
-            milliseconds=event.seconds * 1000,
-            kind=kind,
-            name=name,
+        self._step(
+            event,
+            kind="tool",
+            name=event.name,
             cost_usd=cost,
-            response=event.content,
-            **facts,
+            request=self._inputs.get(event.id),
+            detail=event.summary,
+            is_error=event.is_error,
+            log=event.log,
         )
-        self.steps.append(step)
+
+    def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
+        started = datetime.now(UTC) - timedelta(seconds=event.seconds)
+        self.steps.append(
+            Step(
+                n=len(self.steps) + 1,
+                started=started,
+                milliseconds=event.seconds * 1000,
+                response=event.content,
+                **facts,
+            )
+        )
 
 
 # --- what it may cost ----------------------------------------------------------------------------------------------------

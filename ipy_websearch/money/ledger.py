@@ -423,8 +423,14 @@ def _settle(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], 
 
 def _database(path: Path | None) -> Database:
     """Return the file (None: memory) with its tables; no memory stands in for it, since the ledger keeps its rows itself."""
-    how: dict[str, Any] = {"purpose": "ledger", "busy_timeout_s": BUSY_S, "memory_instead": False}
-    return Database(path, application_id=APPLICATION_ID, prepare=_migrate, **how)
+    return Database(
+        path,
+        application_id=APPLICATION_ID,
+        prepare=_migrate,
+        purpose="ledger",
+        busy_timeout_s=BUSY_S,
+        memory_instead=False,
+    )
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -462,7 +468,8 @@ def _up(usd: Decimal, step: Decimal = CENT_OF_A_CENT) -> str:
 
 # --- reports ------------------------------------------------------------------------------------------------------------
 
-_GROUPS = {
+# What costs can be grouped by, as SQL. Each grouping sums up to the whole: by model, providers stand in the row "(engines)".
+GROUPS = {
     "question": "question",
     "model": "CASE kind WHEN 'model' THEN name ELSE '(engines)' END",
     "provider": "CASE kind WHEN 'model' THEN '(models)' ELSE name END",
@@ -471,8 +478,6 @@ _GROUPS = {
     "notebook": "notebook",
     "session": "session",
 }
-# What costs can be grouped by. Each grouping sums up to the whole: by model, providers stand in the row "(engines)".
-GROUPS = tuple(_GROUPS)
 
 # The columns of a report as SQL, and their types.
 _ROW = {
@@ -519,13 +524,13 @@ def cost_frame(
 
     from ipy_websearch.frames import CostFrame, CostSummary
 
-    if by is not None and by not in _GROUPS:
-        raise ConfigError(f"by is {by!r}{did_you_mean(by, GROUPS)}; it must be one of {', '.join(GROUPS)}")
+    if by is not None and by not in GROUPS:
+        raise ConfigError(f"by is {by!r}{did_you_mean(by, list(GROUPS))}; it must be one of {', '.join(GROUPS)}")
     where, values = _where(session, since)
     if by is None:
         columns, order = _ROW, "ORDER BY id"
     else:
-        columns = {by: (_GROUPS[by], "datetime64[us, UTC]" if by == "day" else "str"), **_SUMS}
+        columns = {by: (GROUPS[by], "datetime64[us, UTC]" if by == "day" else "str"), **_SUMS}
         oldest_first = {"question": "min(id)", "session": "min(id)", "day": "1"}
         order = f"GROUP BY 1 ORDER BY {oldest_first.get(by, 'usd DESC, calls DESC, min(id)')}"
     selected = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
@@ -557,7 +562,7 @@ def curve(
     if first is None:
         return []
     values |= {"first": first, "step": (last - first) // max(points - 1, 1) + 1}
-    group = "date(time / 1000000, 'unixepoch')" if by == "day" else _GROUPS[by]
+    group = "date(time / 1000000, 'unixepoch')" if by == "day" else GROUPS[by]
     query = (
         f"SELECT max(time), {group}, coalesce(sum(usd), 0) FROM ledger WHERE {where} "
         f"GROUP BY (time - :first) / :step, {group} ORDER BY 1"
