@@ -72,8 +72,9 @@ _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password:
 _FORMS = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 # Subclasses first.
-_KINDS = (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError)
-_ERRORS: dict[str, type[WebSearchError]] = {kind.__name__: kind for kind in _KINDS}
+_ERRORS: dict[str, type[WebSearchError]] = {
+    kind.__name__: kind for kind in (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError)
+}
 _TOLD = ("status", "retry_after", "kind", "provider")
 
 
@@ -207,11 +208,9 @@ class Redactor:
 def _forms(secrets: frozenset[str]) -> list[str]:
     """Return how keys may be written, longest first: plain, quoted, inside JSON, and inside any longer text in base64."""
     forms: set[str] = set()
-    for secret in secrets:
-        if len(secret) < _SHORTEST:
-            continue
-        forms |= {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
-        forms.add(json.dumps(secret)[1:-1])
+    for secret in (secret for secret in secrets if len(secret) >= _SHORTEST):
+        quoted = {quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
+        forms |= {secret, *quoted}
         data = secret.encode("utf-8", "replace")
         for shift in range(3 if len(data) >= 8 else 0):
             # The first and the last characters also depend on what stands beside the key.

@@ -12,6 +12,7 @@ from ipy_websearch.model.offline.rules import Turn, check, everywhere, turns
 
 NEWEST = "2026-10-21"
 VERSIONS = ("2023-06-01", NEWEST)
+SAMPLING = ("temperature", "top_p", "top_k")  # taken before the newest version
 THINKING = ("thinking", "redacted_thinking")
 
 
@@ -99,7 +100,7 @@ class Issued:
 def examine(body: dict[str, Any], issued: Issued, version: str = NEWEST) -> None:
     """Raise `Refused` when a request breaks a rule of the API's version."""
     try:
-        check(body, newest=version >= NEWEST)
+        check({name: value for name, value in body.items() if version >= NEWEST or name not in SAMPLING})
     except ModelError as exc:
         refuse(str(exc))
     issued.examine(body)

@@ -116,6 +116,8 @@ def test_a_follow_up_carries_what_it_leaves_out(questions: list[str], title: str
         ("What is the largest country by area?", ["Russia is"]),
         ("Which country has the largest population in the world?", ["India"]),
         ("What is the highest mountain in South Africa?", ["highest mountain: Mafadi"]),
+        ("Hauptstadt von Frankreich", ["capital: Paris"]),
+        ("capital of brasil", ["capital: Brasília"]),
     ],
 )
 def test_the_passages_shown_hold_the_facts_asked_for(question: str, facts: list[str]) -> None:

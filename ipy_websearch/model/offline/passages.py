@@ -222,13 +222,12 @@ def _asked_facts(source: Source, wanted: set[str]) -> list[str]:
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
     """Return the paragraphs of sources, best first, by the score that a page's have; sources that the question names, and those
     that the search ranked higher, go before equal ones."""
-    numbers = [n for n, source in enumerate(sources) for _ in source.paragraphs]
-    passages = [Passage(source, at, text) for source in sources for at, text in enumerate(source.paragraphs)]
-    pieces = [(n, Piece((found.source.title,), found.text)) for n, found in zip(numbers, passages, strict=True)]
+    placed = [(n, Passage(source, at, text)) for n, source in enumerate(sources) for at, text in enumerate(source.paragraphs)]
+    pieces = [(n, Piece((found.source.title,), found.text)) for n, found in placed]
     fits = scores(wanted, [source.title for source in sources], pieces)
     ranked = [
         (fit * (2.0 if found.source in about else 1.0) / (1 + 0.12 * n), found)
-        for n, found, fit in zip(numbers, passages, fits, strict=True)
+        for (n, found), fit in zip(placed, fits, strict=True)
         if found.text.strip() and not found.text.startswith(FACTS)
     ]
     return [found for _, found in sorted(ranked, key=lambda pair: -pair[0])]
@@ -298,9 +297,16 @@ def _escaped(text: str) -> str:
 
 def cited_text(passage: Passage, shown: str) -> dict[str, Any]:
     """Return a text block that cites its passage, where the source can be cited."""
-    block, source = {"type": "text", "text": shown}, passage.source
+    source = passage.source
     if source.index is None:
-        return block
-    place = {"search_result_index": source.index, "start_block_index": passage.at, "end_block_index": passage.at + 1}
-    citation = {"type": "search_result_location", "source": source.url, "title": source.title, "cited_text": passage.text}
-    return {**block, "citations": [{**citation, **place}]}
+        return {"type": "text", "text": shown}
+    citation = {
+        "type": "search_result_location",
+        "source": source.url,
+        "title": source.title,
+        "cited_text": passage.text,
+        "search_result_index": source.index,
+        "start_block_index": passage.at,
+        "end_block_index": passage.at + 1,
+    }
+    return {"type": "text", "text": shown, "citations": [citation]}

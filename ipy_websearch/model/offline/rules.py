@@ -211,19 +211,17 @@ _JSON_SCHEMA = _object(
     **dict.fromkeys(("$defs", "definitions"), dict[str, _PART] | None),
     **dict.fromkeys(("anyOf", "allOf", "oneOf"), list[_PART] | None),
 )
-_SAMPLING = ("temperature", "top_p", "top_k")  # refused from API version 2026-10-21 on, even with their defaults
 
 
-def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
-    """Check a request. `newest` False is the API before version 2026-10-21.
+def check(request: Mapping[str, Any]) -> None:
+    """Check a request by the rules of API version 2026-10-21, which takes no `temperature`, `top_p` and `top_k` any more.
 
     Raises:
         ModelError: the API would refuse it; `status` is 400.
     """
-    shaped = request if newest else {name: value for name, value in request.items() if name not in _SAMPLING}
     try:
-        _REQUEST.model_validate(shaped)
-        words = next(_faults(request, newest), "")
+        _REQUEST.model_validate(request)
+        words = next(_faults(request), "")
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         parts = enumerate(fault["loc"])
@@ -233,12 +231,12 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
         raise ModelError(words, status=400, kind="invalid_request_error")
 
 
-def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
+def _faults(request: Mapping[str, Any]) -> Iterator[str]:
     """Return the faults of a request whose fields are in order; each rule may rely on those before it."""
     tools, said = request.get("tools") or (), turns(request["messages"])
     return chain(
         _messages(request),
-        _blocks(said, newest),
+        _blocks(said),
         _tools(tools),
         _choice(request, tools),
         _calls(said, bool(tools)),
@@ -292,11 +290,10 @@ def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
 def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
     yield from _where({"messages: at least one message is required": not messages})
-    for n, message in enumerate(messages):
-        empty = "all messages must have non-empty content except for the optional final assistant message"
-        yield from _where({f"messages.{n}: {empty}": not message.get("content")})
+    empty = "all messages must have non-empty content except for the optional final assistant message"
     yield from _where(
         {
+            **{f"messages.{n}: {empty}": not message.get("content") for n, message in enumerate(messages)},
             'messages: first message must use the "user" role': messages[0]["role"] != "user",
             f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system),
         }
@@ -314,12 +311,12 @@ def _messages(request: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _blocks(said: Sequence[Turn], newest: bool) -> Iterator[str]:
+def _blocks(said: Sequence[Turn]) -> Iterator[str]:
     """Texts hold something, and those of users cite nothing; a result is of one form."""
     for turn in said:
         for path, block in everywhere([turn]):
             text = block["text"] if block["type"] == "text" else "x"
-            cited = newest and turn.role != "assistant" and block["type"] == "text" and block.get("citations")
+            cited = turn.role != "assistant" and block["type"] == "text" and block.get("citations")
             content, failed = block.get("content"), block["type"] == "tool_result" and block.get("is_error")
             kinds = (
                 {part["type"] for part in content} if isinstance(content, list) and block["type"] == "tool_result" else set()
