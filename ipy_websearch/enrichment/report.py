@@ -110,10 +110,7 @@ class Report(dict[str, Any]):
     __repr__ = __str__
 
 
-Group = dict[str, Any]
-
-
-def group_lines(groups: Sequence[Group]) -> list[str]:
+def group_lines(groups: Sequence[dict[str, Any]]) -> list[str]:
     """Return the first of the groups as lines, each with its rows and example."""
     more = len(groups) - _SHOWN
     examples = [f" (such as {group['example']})" if group["example"] else "" for group in groups]
@@ -121,9 +118,9 @@ def group_lines(groups: Sequence[Group]) -> list[str]:
     return [*lines, *([f"… and {more} other messages"] if more > 0 else [])]
 
 
-def grouped(messages: Iterable[tuple[str, int, str]]) -> list[Group]:
+def grouped(messages: Iterable[tuple[str, int, str]]) -> list[dict[str, Any]]:
     """Return messages with their rows and an example, those that are alike under the first of them, the most rows first."""
-    groups: dict[str, Group] = {}
+    groups = dict[str, dict[str, Any]]()
     for message, rows, example in messages:
         group = groups.setdefault(alike(message), {"message": message, "rows": 0, "example": shorten(example, 60)})
         group["rows"] += rows

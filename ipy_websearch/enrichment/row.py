@@ -23,7 +23,7 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, P
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.loop.table import SCHEMAS, closed_object
-from ipy_websearch.model.client import ModelClient, forces_tools
+from ipy_websearch.model.client import ModelClient, Platform, forces_tools
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     READ_CHARACTERS,
@@ -48,17 +48,14 @@ TOOL_TIMEOUT_S = 600.0
 # time: with the waits between them this is less than ten.
 PATIENCE_S, START_S = 30.0, 5.0
 
-# A search provider with its options, as the store's keys have it.
-Provider = tuple[str, Mapping[str, Any]]
-
 
 class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
 
     `provider` names one (None: the chain), `charges` is what one search is expected to cost, `first` the provider that is asked
-    first. The embedded articles answer for the web only with `local_stands_in`: a value from them would be kept as if the web
-    had been asked. A single question rather goes to another provider than wait. Of a thousand rows, all should be answered by
-    the same one: a 429 is waited out for all rows together. Every other failure follows the router.
+    first, with its options. The embedded articles answer for the web only with `local_stands_in`: a value from them would be
+    kept as if the web had been asked. A single question rather goes to another provider than wait. Of a thousand rows, all
+    should be answered by the same one: a 429 is waited out for all rows together. Every other failure follows the router.
     """
 
     def __init__(
@@ -68,7 +65,7 @@ class Searches:
         concurrency: int,
         charges: tuple[Charge, ...],
         local_stands_in: bool,
-        first: Provider = ("", {}),
+        first: tuple[str, Mapping[str, Any]] = ("", {}),
     ) -> None:
         self.charges = charges
         self.first = first
@@ -186,7 +183,7 @@ def request_body(
     what is to be written and cited needs a free choice. A model that cannot be forced to call a tool has that too: the
     instructions ask for `record`, and so does the nudge.
     """
-    platform, model = config.client.platform_for(config.model), config.model
+    platform, model = config.platform, config.model
     text = system_text(config.max_searches, reads=True) if reads else config.system
     instructions: dict[str, Any] = {"type": "text", "text": text}
     if platform.caching:
@@ -226,7 +223,8 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What all rows of a run share. `searches` None: the model is offered no search; `model` "": no model is asked.
+    """What all rows of a run share. `model` "": no model is asked; `platform` says what the server takes with it. `searches`
+    None: the model is offered no search.
 
     An answer may have `max_tokens` (0: as many as a record of the row's columns needs), a request take `timeout_s` seconds, all
     of a row `limit_s`. `fresh` searches pass over the cache.
@@ -234,6 +232,7 @@ class RowConfig:
 
     client: ModelClient
     model: str
+    platform: Platform
     system: str
     limiter: ConcurrencyLimiter
     timeout_s: float
@@ -273,7 +272,7 @@ class Row(Face):
         self._reading = self._formatted = self._nudged = False
         self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
         meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
-        rendered = partial(tool_result, platform=config.client.platform_for(config.model))
+        rendered = partial(tool_result, platform=config.platform)
         runner = CallRunner(self._tools, ToolContext(), Panels(), booking.budget, meter, rendered)
         messages = [user_message(self._text())]
         self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not self._tools)

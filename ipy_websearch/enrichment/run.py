@@ -106,6 +106,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     config = RowConfig(
         client=client,
         model=model,
+        platform=client.platform_for(model),
         system=system_text(most, cites=batch and most > 0),
         limiter=ConcurrencyLimiter(options.concurrency),
         timeout_s=settings.timeout_s,
@@ -561,6 +562,7 @@ def searching(
     config = RowConfig(
         client=session.offline_model,
         model="",
+        platform=session.offline_model.platform,
         system="",
         limiter=ConcurrencyLimiter(options.concurrency),
         timeout_s=session.settings.timeout_s,

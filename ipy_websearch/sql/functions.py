@@ -111,7 +111,7 @@ class AnswerRow(Row):
             messages=self.loop.messages,
             tools=tools,
             max_tokens=MAX_TOKENS,
-            platform=config.client.platform_for(config.model),
+            platform=config.platform,
             tool_choice={"type": "none"} if final and tools else None,
         )
 
@@ -231,8 +231,9 @@ def register(
         import pyarrow as pyarrow
     except ImportError as exc:
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
-    shared: dict[str, Any] = {"concurrency": concurrency, "budget_usd": budget_usd, "resume": bool(resume)}
-    given = EnrichOptions(None, {}, model=model, provider=provider, **shared)
+    given = EnrichOptions(
+        None, {}, model=model, provider=provider, concurrency=concurrency, budget_usd=budget_usd, resume=bool(resume)
+    )
     functions = _registered_with(con, prefix) or _create(con, prefix)
     functions.given, functions.on_error, functions.id = given, on_error, uuid.uuid4().hex[:12]
     _listen()
@@ -356,6 +357,7 @@ class Functions:
         config = RowConfig(
             client=client,
             model=model,
+            platform=client.platform_for(model),
             system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
             limiter=ConcurrencyLimiter(concurrency),
             timeout_s=TIMEOUT_S,
