@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -230,13 +231,11 @@ def fetch_tool(tool: WebTool, reader: PageReader) -> Tool:
 
 def _ours(tool: Tool, kind: Kind, max_uses: int | None) -> Tool:
     """Return a tool under our name that can be used `max_uses` times; it works on the background loop, as all of a session."""
-    used = 0
+    uses = count(1)
 
     async def call(value: Any, context: ToolContext) -> ToolOutput:
-        nonlocal used
-        if max_uses is not None and used >= max_uses:
+        if max_uses is not None and next(uses) > max_uses:
             return failed("max_uses_exceeded")
-        used += 1
         return await background.awaited(lambda: tool.call(value, context))
 
     return replace(tool, name=OUR_NAMES[kind], description=tool.description + _UNTRUSTED, call=call)

@@ -31,7 +31,6 @@ from ipy_websearch.settings import OFFLINE_MODEL
 
 if TYPE_CHECKING:
     import anthropic
-    import httpx2
 
 # --- platforms and models -----------------------------------------------------------------------------------------------
 
@@ -293,8 +292,18 @@ class ModelClient:
             ModelError: the API refused it, could not be reached, or sent an `error` event (then `status` is 200).
             ConfigError: a key, an address or a package is missing; nothing was sent.
         """
+        import httpx2
+
+        body = {**body, "stream": True} if streamed else body
         with self.opened() as client:
-            response = await self._send(client, {**body, "stream": True} if streamed else body)
+            # The body is JSON already; the SDK's own preparation, which the clouds need, copies all of it value by value.
+            sent: dict[str, Any] = {"content": json.dumps(body, ensure_ascii=False).encode()}
+            if self.platform.name in CLOUDS:
+                sent = {"body": dict(body)}
+            post: Any = client.post
+            response = await post(
+                MESSAGES, cast_to=httpx2.Response, options={"timeout": client.timeout}, stream=streamed, **sent
+            )
             try:
                 kind, request_id = response.headers.get("content-type", ""), response.headers.get("request-id")
                 # Where no stream was asked for, what is none is read as JSON, so that what stands in its place is told.
@@ -345,20 +354,6 @@ class ModelClient:
         if settings not in self._clients:
             self._clients[settings] = open_client(self.platform.name, key)
         return self._clients[settings]
-
-    async def _send(self, client: anthropic.AsyncAnthropic, body: Mapping[str, Any]) -> httpx2.Response:
-        """Return the response to a request; that of a stream is still to be read, and to be closed."""
-        import httpx2
-
-        # The body is JSON already; the SDK's own preparation, which the clouds need, copies all of it value by value.
-        sent: dict[str, Any] = {"content": json.dumps(body, ensure_ascii=False).encode()}
-        if self.platform.name in CLOUDS:
-            sent = {"body": dict(body)}
-        post: Any = client.post
-        response: httpx2.Response = await post(
-            MESSAGES, cast_to=httpx2.Response, options={"timeout": client.timeout}, stream=bool(body.get("stream")), **sent
-        )
-        return response
 
 
 async def _close_all(clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,21 @@ def test_half_a_character_in_a_servers_own_result_can_be_sent_back(brave_api: An
 
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
+
+
+def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
+    async def run() -> None:
+        async with made("async") as client, client.messages.stream(**ASKED) as stream:
+            async for _ in stream.text_stream:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+    messages_api.reply(WORDS, search(), slow(0.2))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    messages_api.wait(lambda fake: not fake.active)
+    assert brave_api.queries == [] and len(messages_api.requests) == 1 and list(api.cost().kind) == ["model"]
+
+
 BREAKS = pytest.mark.parametrize("manner", [truncated, broken_stream, error_event])
 
 
