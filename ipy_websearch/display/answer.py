@@ -107,8 +107,7 @@ class AnswerView:
     @property
     def found_nothing(self) -> bool:
         """Whether an offline answer has neither passages nor values."""
-        answer = self.answer
-        return answer is not None and answer.offline and not answer.citations and not answer.rows
+        return self.offline and self.answer is not None and not (self.answer.citations or self.answer.rows)
 
     @property
     def built_in(self) -> bool:

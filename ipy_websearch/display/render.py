@@ -265,12 +265,6 @@ def _chip(source: Citation) -> str:
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
 
-def _parse(text: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> tuple[list[Token], dict[str, Any]]:
-    """Return the tokens of some Markdown, and what goes with them."""
-    env = {"sources": sources or {}, "claims": claims}
-    return _parser().parse(text, env), env
-
-
 def _guarded(markdown: str, make: Callable[[str], str], otherwise: Callable[[str], str]) -> Markup:
     """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
     text = visible(markdown)
@@ -286,12 +280,8 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
 
     Sentences that the `claims` doubt are marked in amber.
     """
-
-    def make(text: str) -> str:
-        tokens, env = _parse(text, sources, claims)
-        return _cleaner().clean(str(_parser().renderer.render(tokens, _parser().options, env)))
-
-    return _guarded(markdown, make, _pre)
+    env = {"sources": sources or {}, "claims": claims}
+    return _guarded(markdown, lambda text: _cleaner().clean(_parser().render(text, env)), _pre)
 
 
 # --- Markdown, to Markdown -----------------------------------------------------------------------------------------
@@ -321,7 +311,8 @@ def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
 
     There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
     """
-    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parse(text, sources)[0]).children), _fence)
+    env = {"sources": sources or {}, "claims": ()}
+    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parser().parse(text, env)).children), _fence)
 
 
 def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:

@@ -158,10 +158,6 @@ class Terminal:
         words, href = text or one_line(url), safe_href(url)
         return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.styled and href else words
 
-    def label(self, text: str) -> str:
-        """Return a label, which is one sentence of Markdown, in bold."""
-        return self.bold(self.wrap(text.replace("**", "").replace("`", "")))
-
     def wrap(self, text: str, indent: str = "") -> str:
         """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
         if not self.width:

@@ -21,6 +21,7 @@ from ipy_websearch.display.render import View, bundle
 from ipy_websearch.display.text import cost, one_line
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import duration, plural, shorten, visible
 
@@ -139,12 +140,16 @@ def trace_widget(answer: Answer, step: int = 1) -> Any:
 
 
 def step_views(answer: Answer) -> list[dict[str, Any]]:
-    """Return the rows of the timeline, each with the JSON that was `sent` (what is new of it) and that was `got`, whose texts
-    are shortened until all fit."""
+    """Return the rows of the timeline, each with what was spent `so_far`, how many tokens were `cached`, and the JSON that was
+    `sent` (what is new of it) and that was `got`, whose texts are shortened until all fit."""
     sent, got = requests_news(answer.trace), [step.response for step in answer.trace]
     for longest in (LONGEST, 5_000, 1_000, 200, 50):
         bodies = compact([sent, got], longest)
         if len(json.dumps(bodies, ensure_ascii=False, default=str)) <= WIDGET_CHARACTERS:
             break
-    rows = zip(timeline(answer.trace), *bodies, strict=True)
-    return [{**row, "sent": request, "got": response} for row, request, response in rows]
+    views = list[dict[str, Any]]()
+    for row, step, request, response in zip(timeline(answer.trace), answer.trace, *bodies, strict=True):
+        so_far = cost(add_money(*(done.cost_usd for done in answer.trace[: step.n])))
+        cached = f"{step.usage.cache_read_tokens:,}" if step.usage.cache_read_tokens else ""
+        views.append({**row, "so_far": so_far, "cached": cached, "sent": request, "got": response})
+    return views

@@ -36,10 +36,6 @@ MAX_CHARS = 20_000
 MAX_ROWS = 100
 
 
-class Help(Exception):
-    """The line asks for help; the argument is the text to show."""
-
-
 class Interrupted(KeyboardInterrupt):
     """The stop button was pressed. Shown as one line; the cells that wait do not run."""
 
@@ -115,11 +111,10 @@ def magic(*kinds: str, names: bool = False) -> Callable[[Callable[[Call], Any]],
             try:
                 options, text = parse(parser(), line, names=names)
                 if options.get("help") or text in ("?", "??"):
-                    raise Help(help_of(parser()))
+                    print(help_of(parser()))
+                    return None
                 text = interpolate(text, variables_of(shell))
                 return function(Call(shell, text, cell, options, options.pop("output", None)))
-            except Help as help_text:
-                print(help_text)
             except Interrupted:
                 raise
             except KeyboardInterrupt:

@@ -61,17 +61,12 @@ def enrich(call: Call) -> Any:
     enriched, interrupted = api.run_enrichment(call.session.enrichment(frame, columns, **options), told="")
     call.keep(enriched)
     shown = None if cell.endswith(";") else enriched
-    if interrupted:
-        _stop(call, enriched, shown)
+    if interrupted:  # the cell fails, so that those that wait do not run; the frame so far is its result all the same
+        hook = call.shell.displayhook
+        (hook.update_user_ns if shown is None else hook)(enriched)
+        kept = f"_ and {call.output}" if call.output else "_"
+        raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
     return shown
-
-
-def _stop(call: Call, enriched: Any, shown: Any) -> None:
-    """Show the frame so far and keep it as a cell's result, then fail the cell, so that those that wait do not run."""
-    hook = call.shell.displayhook
-    (hook.update_user_ns if shown is None else hook)(enriched)
-    kept = f"_ and {call.output}" if call.output else "_"
-    raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
 
 
 def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any:

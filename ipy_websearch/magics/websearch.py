@@ -87,18 +87,10 @@ def websearch(call: Call) -> Any:
 # --- the commands: words of the line are their positional parameters, flags those by keyword -------------------------------
 
 
-def _help(call: Call) -> str:
-    return USAGE
-
-
-def _status(call: Call) -> str | None:
+def _status(call: Call) -> None:
     from ipy_websearch.display.render import bundle
 
-    forms = bundle("status", {"sections": status_sections(call.session)})
-    if getattr(call.shell, "kernel", None) is None:
-        return forms["text/plain"]
-    display(forms, raw=True)
-    return None
+    display(bundle("status", {"sections": status_sections(call.session)}), raw=True)
 
 
 def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) -> str:
@@ -224,7 +216,7 @@ def _stop(call: Call) -> str:
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "help": _help,
+    "help": lambda call: USAGE,
     "status": _status,
     "key": _key,
     "index": _index,

@@ -159,7 +159,7 @@ def test_cost_is_a_frame_and_its_groups_add_up(messages_api: Any, brave_api: Any
 
 
 def test_status_names_engines_and_never_a_key(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    shown = shell.run("%websearch status").stdout
+    shown = shell.run("%websearch status").texts()
     assert "brave" in shown and "wikipedia" in shown and "BRAVE_API_KEY" in shown
     assert brave_api.key not in shown and messages_api.key not in shown
 

@@ -13,6 +13,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
+from ipy_websearch.display.text import cost
 from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, without_keys
 from ipy_websearch.results import Answer, Step
 from tests.fakes.engines import hit
@@ -85,6 +86,12 @@ def test_step_walks_through_the_answer(asked: Any, messages_api: Any) -> None:
     messages_api.reply("Nothing new.")
     asked.run("%ask and now?")
     assert list(asked.run("%trace --step").value.n) == [1] and "and now?" in asked.run("%trace").texts()
+
+
+def test_the_widget_counts_what_was_spent_up_to_each_step(asked: Any) -> None:
+    views, trace = step_views(asked.ns["a"]), asked.ns["a"].trace
+    assert views[0]["so_far"] == cost(trace[0].cost_usd) and views[-1]["so_far"] == cost(asked.ns["a"].cost_usd)
+    assert views[0]["so_far"] != views[-1]["so_far"]
 
 
 def test_a_key_in_a_question_is_in_no_trace(messages_api: Any, brave_api: Any, shell: Any) -> None:

@@ -247,7 +247,7 @@ def test_a_malformed_key_stops_only_the_provider_that_needs_it(
     messages_api.replies(text("Paid for."), error(400, message=f"your key {plain} is odd"))
     assert shell.run("a = %ask --provider local who wrote Ruby?").ok and shell.ns["a"].text == "Paid for."
     assert shell.run("%search --provider local moons of Mars").ok
-    status = shell.run("%websearch status").stdout
+    status = shell.run("%websearch status").texts()
     lines = [line for line in status.splitlines() if "TAVILY_API_KEY" in line]
     assert lines and all(".env" in line and "set it again: %websearch key" in line for line in lines)
     refused = str(shell.run("%search --provider tavily moons of Mars").error)

@@ -39,7 +39,7 @@ def test_an_answer_is_three_cited_passages_under_one_label_in_text_and_print(cap
 
 
 def test_status_says_what_the_built_in_articles_are_about(shell: Any) -> None:
-    shown = shell.run("%websearch status").stdout
+    shown = shell.run("%websearch status").texts()
     assert re.search(r"index +\d+ built-in articles: countries, elements, planets, languages", shown)
 
 

@@ -107,7 +107,7 @@ function detail(step) {
   const box = make("div", "ipyws-t-detail");
   const facts = make("div", "ipyws-t-facts");
   const what = isModel(step) ? "request to the model" : "tool call";
-  const parts = [what, step.time, step.tokens && `${step.tokens} tokens`, step.cost];
+  const parts = [what, step.time, step.tokens && `${step.tokens} tokens`, step.cached && `${step.cached} from the cache`, step.cost];
   facts.append(make("span", "", parts.filter(Boolean).join(" · ")));
   box.append(facts, make("div", step.kind === "error" ? "ipyws-t-outcome ipyws-t-failed" : "ipyws-t-outcome", step.what));
   for (const [title, entries] of [["What went out", sentCards(step)], ["What came back", gotCards(step)]]) {
@@ -160,7 +160,7 @@ function render({ model, el }) {
     });
     first.disabled = back.disabled = at <= 1;
     next.disabled = last.disabled = at >= steps.length;
-    place.textContent = step ? `step ${at} of ${steps.length} ` : "no steps";
+    place.textContent = step ? `step ${at} of ${steps.length} · so far ${step.so_far}` : "no steps";
     pane.replaceChildren(...(step ? [detail(step)] : []));
   };
 
