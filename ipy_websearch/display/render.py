@@ -239,7 +239,7 @@ def _mark_doubts(state: Any) -> None:
     places = [(text, at) for text in texts for at, char in enumerate(text.content) if char.isalnum()]
     letters = "".join(text.content[at] for text, at in places)
     for claim in state.env["claims"]:
-        why = f"its source does not say: {', '.join(claim.missing) or 'this'}"
+        why = f"its source does not say: {one_line(', '.join(claim.missing)) or 'this'}"
         sentence = "".join(filter(str.isalnum, claim.sentence))
         begins = letters.find(sentence)
         found = places[begins : begins + len(sentence)] if begins >= 0 else []
