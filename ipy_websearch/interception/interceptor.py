@@ -64,6 +64,9 @@ def intercept(
     "foundry", …) lists the platform; listed platforms are the only ones then. `max_uses` bounds each call (None: the tool's
     own, or 10). What was searched is in the ledger (`%cost`); the session's and the day's budget hold.
 
+    A later request of a call that fails is sent again by itself, as often as the client's `max_retries` says and twice at
+    least, since what came before it is paid.
+
     The reply begins with the searches, so its words are not in `content[0].text`: join the blocks of type "text".
 
     The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
