@@ -114,7 +114,6 @@ class SafeUrl:
     """
 
     url: str
-    scheme: str
     host: str
     port: int
     literal_ip: str | None = None
@@ -231,9 +230,8 @@ def _parse(text: str) -> SafeUrl:
         raise ValueError(f"{port} is not a port")
     where = host_key(str(host), port)
     where = where.rpartition(":")[0] if port == _DEFAULT_PORT[scheme] else where
-    return SafeUrl(
-        f"{scheme}://{where}{_encoded(parts[3])}", scheme, str(host), port, None if isinstance(host, str) else str(host)
-    )
+    literal_ip = None if isinstance(host, str) else str(host)
+    return SafeUrl(f"{scheme}://{where}{_encoded(parts[3])}", str(host), port, literal_ip)
 
 
 def _encoded(rest: str) -> str:

@@ -464,8 +464,14 @@ class HttpClient:
         often = f" (asked {tries} times)" if tries > 1 else ""
         message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
         lost = call.lost or call.head is None or call.head.status < 300  # the last try was still under way at the deadline
-        known: dict[str, Any] = {"status": response.status, "retry_after": reason.retry_after, "reason": reason.kind}
-        return self.error(call.provider, message, lost=lost, **known)
+        return self.error(
+            call.provider,
+            message,
+            status=response.status,
+            retry_after=reason.retry_after,
+            lost=lost,
+            reason=reason.kind,
+        )
 
 
 def call_address(url: str) -> str:

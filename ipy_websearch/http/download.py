@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 from weakref import WeakValueDictionary
 
 import httpcore
@@ -290,7 +290,7 @@ class RobotsFiles:
             FetchError: it does not, or it could not be had.
             BlockedAddressError: the host is not the public web.
         """
-        origin = f"{target.scheme}://{urlsplit(target.url).netloc}"
+        origin = urljoin(target.url, "/").removesuffix("/")
         async with self._locks.setdefault(origin, asyncio.Lock()):  # one request for the file, however many pages wait
             text, failure = await self._file(origin, allow)
         if failure:

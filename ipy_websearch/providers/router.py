@@ -171,11 +171,12 @@ class SearchRouter:
                 continue
             if not attempts:
                 return results
+            charges += results.charges
             if results:
                 said = (*(stood_in(attempt, results.provider) for attempt in attempts), *results.notices)
-                return also_charged(replace(results, attempts=tuple(attempts), notices=said), charges)
+                paid: dict[str, Any] = {"charges": tuple(charges), "cost_usd": charges_cost(charges)}
+                return replace(results, attempts=tuple(attempts), notices=said, **paid)
             attempts.append(Attempt(target.name, f"{target.name} found nothing"))
-            charges += results.charges
         raise _all_failed(attempts, charges)
 
     def chain(self) -> list[tuple[str, bool, str]]:
@@ -391,12 +392,6 @@ def _worst_cost(charges: Sequence[Charge]) -> Decimal:
     """Return the sum, an unknown price as more than any known one: it must not be overlooked."""
     cost = charges_cost(charges)
     return Decimal("Infinity") if cost is None else cost
-
-
-def also_charged(results: SearchResults, charges: Sequence[Charge]) -> SearchResults:
-    """Return results with the charges of other searches on top, whose answers were lost or empty."""
-    charges = (*charges, *results.charges)
-    return replace(results, charges=charges, cost_usd=charges_cost(charges))
 
 
 def _as_cached(results: SearchResults) -> SearchResults:
