@@ -16,6 +16,7 @@ The history is legal after every way of ending, interrupts included.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -70,7 +71,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
-from ipy_websearch.money.prices import add_money, own_prices
+from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -90,6 +91,7 @@ from ipy_websearch.results import (
     Rewritten,
     ToolFinished,
     ToolStarted,
+    Usage,
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
@@ -625,6 +627,8 @@ class AskRun:
             emit(event)
 
         meter = self.loop.loop.meter
+        if "genai_prices" not in sys.modules:  # the first look takes 0.2 s: while the model thinks, not on the event loop
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
         try:
             await self.loop.client.prepare()
             await self.loop.converse(take)

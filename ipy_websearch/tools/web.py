@@ -502,11 +502,6 @@ def likely_readings(text: str) -> list[tuple[str, ...]]:
     return [tuple(_readings(piece)) for run in _RUN.finditer(text) for piece in _NEXT.split(run[0])]
 
 
-def without_addresses(text: str) -> str:
-    """Return `text` with a blank for what was probably meant as a full address."""
-    return _RUN.sub(lambda run: "".join(f" {piece[_likely(piece) :]}" for piece in _NEXT.split(run[0])), text)
-
-
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: those a person wrote, and those in the results of tools."""
     content = message["content"]
