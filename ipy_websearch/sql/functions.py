@@ -404,7 +404,7 @@ def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
     failed = sum(outcome.status != "ok" for outcome in outcomes.values())
     words = {True: " (these have values)", False: ""}
     if told := [(f"{o.error}{words[o.status == 'ok']}", 1, _shown(call)) for call, o in outcomes.items() if o.error]:
-        head = f"{failed} of {len(outcomes)} inputs failed and are NULL" if failed else "please check"
+        head = f"{failed} of {len(outcomes)} inputs failed and are NULL" if failed else "no input failed, but please check"
         # Without a registry, so that the same failure is told again when it happens again.
         said = "; ".join([f"{function}: {head}", *group_lines(grouped(told))])
         warnings.warn_explicit(said, UserWarning, "ipy_websearch.sql", 1)
