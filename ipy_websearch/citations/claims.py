@@ -374,8 +374,7 @@ def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     if not words:  # most sentences; a long answer has hundreds
         return []
     around = frozenset(word for sentence in near for word in sentence.words)
-    made = [(one, other) for one, other in _OPPOSITES if words.isdisjoint(other) and not words.isdisjoint(one)]
-    opposed = [one for one, other in made if around & other and not around & one]
+    opposed = [one for one, other in _OPPOSITES if not words & other and around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 
 

@@ -521,16 +521,12 @@ def addresses_of(message: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _readings(address: str) -> Iterator[str]:
-    """Yield what the address may be, each at least with a host: the likely reading, the whole, and all that are cut short."""
-    seen = set()
-    ends = [end for end, _ in _ends(address)]
-    for end in (_likely(address), len(address), *ends):
-        cut = address[:end]
-        for reading in (_trim(cut), cut if _ABBREVIATED.search(cut) else ""):
-            if reading and reading not in seen and not reading.endswith("://"):
-                seen.add(reading)
-                yield reading
+def _readings(address: str) -> list[str]:
+    """Return what the address may be, each at least with a host: the likely reading, the whole, and all that are cut short."""
+    ends = (_likely(address), len(address), *(end for end, _ in _ends(address)))
+    cuts = [address[:end] for end in ends]
+    found = dict.fromkeys(reading for cut in cuts for reading in (_trim(cut), cut if _ABBREVIATED.search(cut) else ""))
+    return [reading for reading in found if reading and not reading.endswith("://")]
 
 
 def _likely(address: str) -> int:
