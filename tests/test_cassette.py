@@ -383,7 +383,9 @@ def test_no_key_is_on_the_cassette_in_any_form(lesson: Any, pages: Any, monkeypa
     monkeypatch.setattr(lesson.model, "key", key)
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     coded = base64.b64encode(f"user:{key}!".encode()).decode()
-    quoted = pages("a", f"<p>{key} {quote(key, safe='')} {coded}</p>")
+    cloud = "wJalr/XUtn+FEMI/K7MDENG"  # whose looks tell nothing
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", cloud)
+    quoted = pages("a", f"<p>{key} {quote(key, safe='')} {coded} {quote(cloud)} {quote(cloud, safe='')}</p>")
     binary = pages("b", b"\xff\xfe\x00" + key.encode() + b"\x00", "application/pdf")
     lesson.brave.fail(403, body={"message": f"bad key {lesson.brave.key}"})
     lesson.model.reply(f"You wrote {key}, which is a key.", slow(0.001))
@@ -391,7 +393,7 @@ def test_no_key_is_on_the_cassette_in_any_form(lesson: Any, pages: Any, monkeypa
     deltas = [event.get("delta", {}).get("text", "") for _, event in lesson.entries[1]["stream"]]
     assert "You wrote [key], which is a key." in "".join(deltas)
     data = Path(TAPE).read_bytes() + base64.b64decode(lesson.entries[-2].get("base64", ""))
-    for secret in (key, lesson.brave.key):
+    for secret in (key, cloud, lesson.brave.key):
         forms = [secret.encode(), quote(secret, safe="").encode(), quote(secret).encode()]
         forms += [base64.b64encode(b"x" * n + secret.encode())[4:-4] for n in range(3)]
         assert [form for form in forms if form in data] == []

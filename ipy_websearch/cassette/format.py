@@ -209,8 +209,8 @@ def _forms(secrets: frozenset[str]) -> list[str]:
     """Return how keys may be written, longest first: plain, quoted, inside JSON, and inside any longer text in base64."""
     forms: set[str] = set()
     for secret in (secret for secret in secrets if len(secret) >= _SHORTEST):
-        quoted = {quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
-        forms |= {secret, *quoted}
+        forms |= {quote(secret, safe=safe, errors="replace") for safe in ("", "/")}  # in a query, in a path
+        forms |= {secret, quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
         data = secret.encode("utf-8", "replace")
         for shift in range(3 if len(data) >= 8 else 0):
             # The first and the last characters also depend on what stands beside the key.
