@@ -133,6 +133,7 @@ _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
     r"|(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?"
 )
+# Google's snippets begin so; put in RFC 1123's order, it is read as any other date.
 _LEADING_DAY = re.compile(r"^([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b.*", re.DOTALL)
 
 

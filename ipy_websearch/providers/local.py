@@ -81,8 +81,8 @@ _NARROWED = f"""AND +rowid IN (
     SELECT rowid FROM documents WHERE date BETWEEN ?3 AND ?4
     AND (?5 = '[]' OR EXISTS ({_ON_SITE.format(names="?5")})) AND NOT EXISTS ({_ON_SITE.format(names="?6")})
 )"""
-# How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 gives up at a bound, but looks for a phrase that
-# none of the documents holds until the end of the index: with the plus it does so once, not once for each of them.
+# How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 stops behind the last of them, but looks for a
+# phrase that none holds until the end of the index: with the plus it does so once, not once for each document.
 _HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
 WHERE words MATCH phrase.value AND words.rowid <= (SELECT max(value) FROM json_each(?2))
 AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""

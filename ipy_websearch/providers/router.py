@@ -317,7 +317,7 @@ class SearchRouter:
         except Exception as exc:  # whatever an engine raises, the chain goes on
             text = f"{target.name} failed: {type(exc).__name__}: {exc}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
-        if self._outages:  # what an outage belongs to takes a look for the key
+        if self._outages:  # telling whose they are takes another look for the key
             self._outages.pop(self._state(target.info), None)
         # An engine of another package may not have kept to the domain lists; in the local index folders are sites.
         kept = results.results if target.info.name == LOCAL else tuple(permitted(results, request))
