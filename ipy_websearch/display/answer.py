@@ -54,8 +54,8 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
-# A cell whose value is that of a bare `%ask` or `%%ask`.
-_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*\Z"
+# A cell whose value is that of a bare `%ask` or `%%ask`; comments may follow it.
+_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*(?:\n[ \t]*(?:#.*)?)*\Z"
 # How an answer ends that is not simply finished.
 End = Literal["interrupted", "failed"]
 

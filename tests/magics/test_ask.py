@@ -6,6 +6,8 @@ import _thread
 import threading
 from typing import Any
 
+import pytest
+
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 
@@ -88,3 +90,12 @@ def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> Non
     ran = shell.run("%search --provider brave moons of Mars")
     assert isinstance(ran.error, KeyboardInterrupt)
     assert (ran.stdout + ran.stderr).strip() == "Interrupted: %search was stopped"
+
+
+@pytest.mark.parametrize("cell", ["%ask who?\nx = 1\n%ask and who?", "%ask who?\n%ask and who?\n\n  # both are shown"])
+def test_each_answer_of_a_cell_is_shown_once_and_the_last_is_its_value(messages_api: Any, shell: Any, cell: str) -> None:
+    messages_api.replies("Matz.", "Larry.")
+    ran = shell.run(cell)
+    first, second = (output.data["text/plain"] for output in ran.shown())
+    assert "Matz" in first and "Larry" in second
+    assert ran.value.text == shell.ns["_"].text == "Larry." and shell.run("1 + 1").shown()
