@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,16 +112,8 @@ def serve(session: Session, port: int | None) -> None:
 
 
 def server(session: Session) -> MCPServer:
-    """Return the server whose tools work in `session`."""
-
-    @asynccontextmanager
-    async def lifespan(_: MCPServer) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await session.aclose()
-
-    made = _Server("ipy_websearch", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan)
+    """Return the server whose tools work in `session`, which stays open."""
+    made = _Server("ipy_websearch", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
 
     @made.tool(annotations=READS)
     async def search(
