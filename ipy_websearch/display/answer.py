@@ -71,9 +71,6 @@ class Item:
     glyph: str = ""
     step: int = 0
 
-    def __str__(self) -> str:
-        return f"{self.glyph} {self.text}".strip() if self.glyph else self.text
-
 
 @dataclass(slots=True)
 class AnswerView:
@@ -430,7 +427,7 @@ class _Terminal:
         """Write what was added."""
         for item in items:
             if item.glyph:
-                self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._in_prose)
+                self._block(self._terminal.faint(self._terminal.wrap(f"{item.glyph} {item.text}")), gap=self._in_prose)
             else:
                 self._prose(prose(item.text))
 
