@@ -77,7 +77,9 @@ class FirecrawlProvider(
         )
 
     def found(self, raw: base.Json) -> list[base.Json]:
-        """Return the results of every source."""
+        """Return the results of every source; servers of one's own with version 1 give one flat list."""
+        if isinstance(raw.get("data"), list):
+            return self.hits(raw, "data")
         data = self.part(raw, dict, "data")
         sources = [source for source in ("web", "news", "images") if data.get(source) is not None]
         return [hit for source in sources for hit in self.hits(raw, "data", source)]
