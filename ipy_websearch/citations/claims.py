@@ -72,6 +72,8 @@ _OPENERS = frozenset(
     "recently here what who how why where which other another all such following later early initially".split()
 )
 _LINKS = frozenset("of the and for".split())
+# Endings of nationalities, and of their countries in their place: Italian, Canadian, Egyptian, Indian, Japanese, Polish.
+_NATIONALITIES = (("ian", "y"), ("ian", "a"), ("ian", ""), ("n", ""), ("ese", ""), ("lish", "land"), ("nish", "land"))
 _COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
@@ -331,8 +333,7 @@ def _lacking_names(claim: Text, given: Text) -> list[str]:
     lacking = []
     for name in _names(claim.source) if claim.language != "de" else ():  # in German all nouns are capitalised
         words = tokenize(name)
-        # "Indian" stands for India too
-        absent = {word for word in words if given.stems.isdisjoint((stem(word), stem(word.removesuffix("n"))))}
+        absent = {word for word in words if given.stems.isdisjoint(_roots(word))}
         if absent and not _abbreviated(name, words, given):
             lacking.append(" ".join(word for word in name.split() if absent & set(tokenize(word))) or name)
     return lacking
@@ -344,6 +345,12 @@ def _abbreviated(name: str, words: Sequence[str], given: Text) -> bool:
     beginnings = (word[0] for sentence in given.sentences for word in (*sentence.words, " ") if word not in _LINKS)
     is_written_out = name.isupper() and len("".join(words)) > 1 and "".join(words) in "".join(beginnings)
     return is_written_out or (len(words) > 1 and re.search(rf"\b{initials}\b", given.source) is not None)
+
+
+def _roots(word: str) -> set[str]:
+    """Return the stems under which a name may stand in a passage: its own, and of a nationality that of the country."""
+    countries = [word.removesuffix(ending) + rest for ending, rest in _NATIONALITIES if word.endswith(ending)]
+    return {stem(form) for form in (word, *countries)}
 
 
 def _names(sentence: str) -> list[str]:

@@ -25,6 +25,9 @@ RECORDED = Path(__file__).parents[1] / "data"
         ("The lake is 10 degrees Celsius cold.", "The lake is 10 °C cold."),
         ("More than 20 people died in the blast.", "At least 23 people died in the blast."),
         ("Marie Curie won the Nobel Prize in 1903.", "Marie Curie won the Nobel Prize in Physics in 1903."),
+        ("The Canadian author won the prize in 2013.", "In 2013 the prize was won by an author from Canada."),
+        ("The Japanese author won the prize in 2013.", "In 2013 the prize was won by an author from Japan."),
+        ("The Polish author won the prize in 2013.", "In 2013 the prize was won by an author from Poland."),
         ("The US approved the new drug.", "The United States approved the new drug."),
         ("The drug is not effective.", "Trials showed that the drug isn't effective."),
         (
