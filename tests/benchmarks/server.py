@@ -187,13 +187,13 @@ class Service:
 
 
 async def _stream(request: web.Request, found: JSON, gap_s: float) -> web.StreamResponse:
-    """Send a message as events: at once, or one by one."""
+    """Send a message as events, each a chunk of its own as the API does it: without a pause, or one by one."""
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "request-id": "req_1"})
     await response.prepare(request)
-    written = [sse.encode(name, data) for name, data in sse.events(found)]
-    for part in written if gap_s else [b"".join(written)]:
-        await response.write(part)
-        await asyncio.sleep(gap_s)
+    for name, data in sse.events(found):
+        await response.write(sse.encode(name, data))
+        if gap_s:
+            await asyncio.sleep(gap_s)
     return response
 
 

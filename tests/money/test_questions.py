@@ -271,15 +271,15 @@ LOST: dict[str, dict[str, Any]] = {
     "no object": {"body": b"[1, 2]"},
     "no UTF-8": {"body": b'{"web": "\xff\xfe"}'},
     "not gzip": {"body": b"plain", "headers": {"content-encoding": "br"}},
-    "no answer": {"delay_s": 5.0},
+    "no answer": {"delay_s": 60.0},
     "hung up": {"hang_up": True},
 }
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brave has 0.3 s for its answer."""
-    monkeypatch.setattr(brave.BraveProvider, "timeout_s", 0.3)
+    """Brave has 1.5 s for its answer, which a busy machine needs to give one at all."""
+    monkeypatch.setattr(brave.BraveProvider, "timeout_s", 1.5)
 
 
 def searched(session: Any, query: str = "ruby author", **options: Any) -> Any:
@@ -315,7 +315,7 @@ def test_a_stand_ins_answer_carries_the_lost_search_as_well(
     """Wikipedia answers for Brave; both are in the books, and a budget has paid for Brave."""
     monkeypatch.setenv("IPY_WEBSEARCH_CONTACT", "tests@example.org")
     session.settings.session_budget_usd = 1.0
-    brave_api.reply(delay_s=5.0)
+    brave_api.reply(delay_s=60.0)
     results = searched(session)
     assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
     frame = session.cost()
