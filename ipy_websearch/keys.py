@@ -133,7 +133,7 @@ class Keys:
     def missing(self, name: str) -> MissingKeyError:
         """Return the error for a missing key, which names every way to set it."""
         spec = self.spec(name)
-        _from_keyring.cache_clear()  # who follows the message shall be heard
+        _from_keyring.cache_clear()  # so that a key stored after this message is found
         return MissingKeyError(
             f"{spec.variable} is not set: run `%websearch key {spec.names[0]}`, or set the environment variable "
             f"{spec.variable}, or put it into a .env file beside the notebook, or into {self._file(spec)}"

@@ -188,7 +188,7 @@ class Session:
         checked("provider", provider)
         wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
-            self.router.first(wanted)
+            self.router.first(wanted)  # raises for one that cannot be asked
         return wanted, notices
 
     @background.on_the_loop

@@ -54,7 +54,7 @@ class ConcurrencyLimiter:
     ) -> None:
         self.most = self.limit = self._known_good = most
         self.in_flight = 0
-        self._patience_s, self._bears_s = patience_s, start_s
+        self._patience_s, self._gives_up_after_s = patience_s, start_s
         self._clock = clock
         self._on_hold = on_hold
         self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
@@ -91,7 +91,7 @@ class ConcurrencyLimiter:
                 self._wake()
                 if wait_s is None:
                     raise
-                if wait_s > LONGEST_S or self._clock() - self._refused_since > self._bears_s:
+                if wait_s > LONGEST_S or self._clock() - self._refused_since > self._gives_up_after_s:
                     self._give_up(exc)
                     raise
             else:
@@ -155,7 +155,7 @@ class ConcurrencyLimiter:
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._fruitless, self._refused_since, self._given_up, self._bears_s = 0, math.inf, None, self._patience_s
+        self._fruitless, self._refused_since, self._given_up, self._gives_up_after_s = 0, math.inf, None, self._patience_s
         self.in_flight -= 1
         self._wake()
 
@@ -163,7 +163,7 @@ class ConcurrencyLimiter:
         """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say)."""
         self._refused_since = min(self._refused_since, self._clock())
         if retry_after_s:  # a quarter more, since a time in whole seconds may be too short
-            self._bears_s = max(self._bears_s, self._patience_s, 1.25 * retry_after_s)
+            self._gives_up_after_s = max(self._gives_up_after_s, self._patience_s, 1.25 * retry_after_s)
         if burst == self._burst:
             self._burst += 1
             self._fruitless += 1

@@ -44,8 +44,8 @@ from ipy_websearch.tools.web import PageReading, web_search_tool
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
 TOOL_TIMEOUT_S = 600.0
 
-# Seconds of nothing but 429s after which a search fails, or goes to the next provider; and at the start, while they name no
-# time: with the waits between them this is less than ten.
+# Seconds of nothing but 429s after which a search fails, or goes to the next provider. The second holds until one has worked,
+# for 429s that name no time: with the waits between the attempts, a run ends within ten seconds.
 PATIENCE_S, START_S = 30.0, 5.0
 
 

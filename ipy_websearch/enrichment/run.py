@@ -169,7 +169,6 @@ def searches_of(
         MissingKeyError, ConfigError: the provider cannot be asked.
     """
     router = session.router
-    router.first(provider)
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
     first = router.plan(request, provider, local_stands_in=local_stands_in).target
     if first is None:  # all have failed a moment ago, and may have been mended since

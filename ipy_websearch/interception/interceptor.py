@@ -119,7 +119,7 @@ class WebSearchInterceptor:
         self._told: set[str] = set()
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
-            self.session.router.first(self._provider)
+            self.session.router.first(self._provider)  # raises for one that cannot be asked
 
     @property
     def session(self) -> Session:

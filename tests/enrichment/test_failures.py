@@ -41,7 +41,8 @@ BROKEN = {
 
 def failing(brave: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the engine into one of its ways of failing."""
-    monkeypatch.setattr("ipy_websearch.providers.brave.BraveProvider.timeout_s", 1.0)
+    if mode == "timeout":
+        monkeypatch.setattr("ipy_websearch.providers.brave.BraveProvider.timeout_s", 1.0)
     if mode == "refused key":
         brave.allow_refusals = True
         monkeypatch.setenv("BRAVE_API_KEY", "BSA-wrong-and-secret")
