@@ -7,65 +7,26 @@ its own; fork before the first use where you can, since threads and connections 
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch import background
 from ipy_websearch.options import AskOptions, EnrichOptions, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
-from ipy_websearch.session import TICK_S, Session
-from ipy_websearch.settings import WebSearch, settings_in_force
+from ipy_websearch.session import TICK_S, end_session, session, use_session
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["ask", "cost", "drive", "end_session", "enrich", "fetch", "run_enrichment", "search", "session", "use_session"]
 
 # Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is.
 STOP_S = 2.0
 
 INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
-
-_lock = threading.Lock()
-_sessions: dict[int, Session] = {}  # by process: a fork leaves its parent's session alone, and gets one of its own
-
-
-@atexit.register
-def end_session() -> None:
-    """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
-    ended = _sessions.pop(os.getpid(), None)
-    if ended is not None:
-        ended.stop_recording()
-        if background.is_running():
-            with suppress(Exception):
-                background.Task(ended.aclose).future.result(background.GRACE_S)
-
-
-def session() -> Session:
-    """Return the session that the module's functions and the magics share; made at first use."""
-    with _lock:
-        if os.getpid() not in _sessions:
-            _sessions[os.getpid()] = Session(settings_in_force())
-        return _sessions[os.getpid()]
-
-
-def use_session(made: Session | None) -> Session | None:
-    """Make this the shared session (None: a new one is made when it is needed); return the one before, which stays open."""
-    before = _sessions.pop(os.getpid(), None)
-    if made is not None:
-        _sessions[os.getpid()] = made
-    return before
-
-
-def take_settings(settings: WebSearch) -> None:
-    """Let the shared session, if there is one, go by these settings."""
-    if (shared := _sessions.get(os.getpid())) is not None:
-        shared.settings = settings
 
 
 def search(

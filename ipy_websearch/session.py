@@ -6,12 +6,14 @@ work runs. Its coroutines can be awaited on any event loop.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import threading
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import wait
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -22,8 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
-from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.client import Cache, HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
@@ -34,7 +35,7 @@ from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Money, Page, Panels, SearchResults
-from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
+from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir, settings_in_force
 from ipy_websearch.text import plain
 
 if TYPE_CHECKING:
@@ -435,3 +436,41 @@ def user_agent() -> str:
     `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
     contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or "a Jupyter extension; contact: the user of this notebook"
     return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx/{version('httpx')}"
+
+
+# --- the session that the module's functions and the magics share --------------------------------------------------------
+
+_lock = threading.Lock()
+_shared: dict[int, Session] = {}  # by process: a fork leaves its parent's session alone, and gets one of its own
+
+
+def session() -> Session:
+    """Return the shared session; made at first use."""
+    with _lock:
+        if os.getpid() not in _shared:
+            _shared[os.getpid()] = Session(settings_in_force())
+        return _shared[os.getpid()]
+
+
+def use_session(made: Session | None) -> Session | None:
+    """Make this the shared session (None: a new one is made when it is needed); return the one before, which stays open."""
+    before = _shared.pop(os.getpid(), None)
+    if made is not None:
+        _shared[os.getpid()] = made
+    return before
+
+
+def take_settings(settings: WebSearch) -> None:
+    """Let the shared session, if there is one, go by these settings."""
+    if (shared := _shared.get(os.getpid())) is not None:
+        shared.settings = settings
+
+
+@atexit.register
+def end_session() -> None:
+    """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
+    if (ended := use_session(None)) is not None:
+        ended.stop_recording()
+        if background.is_running():
+            with suppress(Exception):
+                background.Task(ended.aclose).future.result(background.GRACE_S)

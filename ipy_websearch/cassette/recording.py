@@ -44,8 +44,7 @@ from ipy_websearch.cassette.format import (
 )
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
-from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address, with_query
+from ipy_websearch.http.client import Cache, HttpClient, HttpResponse, Params, call_address, with_query
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
 from ipy_websearch.money.budget import UNRECORDED, Budgets

@@ -33,11 +33,11 @@ from urllib.parse import urlsplit
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
-from ipy_websearch.http.cache import Cache
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, visible
 
 if TYPE_CHECKING:
+    from ipy_websearch.http.client import Cache
     from ipy_websearch.http.download import Download, RobotsFiles
 
 # Title, Markdown and date of a page in the local index.
@@ -67,7 +67,7 @@ class PageReader:
     def __init__(
         self,
         *,
-        cache: Cache | None = None,
+        cache: Cache,
         user_agent: str = "ipy_websearch",
         cache_ttl_s: float = 900,
         local: Callable[[str], LocalPage | None] = lambda url: None,
@@ -75,7 +75,7 @@ class PageReader:
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
         self.worker = worker or ExtractionWorker()
-        self._cache = cache or Cache(None)
+        self._cache = cache
         self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
         self._local = local

@@ -1,4 +1,4 @@
-"""The HTTP client of the search engines: one request, one deadline, one way to fail; and the forms of its answers.
+"""The HTTP client of the search engines: one request, one deadline, one way to fail; and the cache of what was answered.
 
 Invariant: `request` returns a 2xx answer or raises `ProviderError` (`RateLimitedError` for 429), or `ConfigError` before
 anything is sent. No message holds a key, a query string or more than 200 characters of the service's own words.
@@ -22,19 +22,23 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import cache
 from json import dumps
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import httpx
 
 from ipy_websearch.background import close_with
+from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FailureReason, ProviderError, RateLimitedError
 from ipy_websearch.keys import SHORTEST_SECRET
 from ipy_websearch.text import plain, shorten
@@ -560,3 +564,75 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
         )
     except (ValueError, ImportError, httpx.InvalidURL):
         raise bad_proxy(*next((name, os.environ[name]) for name in _PROXIES if os.environ.get(name))) from None
+
+
+# --- what was answered before ---------------------------------------------------------------------------------------------
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS entry (
+    kind TEXT NOT NULL, key TEXT NOT NULL, created REAL NOT NULL, size INTEGER NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (kind, key)
+)"""
+# Now and then (a long run of enrichment opens the file once) the oldest values go, beyond so many bytes.
+_PRUNE = """
+CREATE TEMP TRIGGER prune AFTER INSERT ON entry WHEN new.rowid % 100 = 0 BEGIN
+    DELETE FROM entry WHERE rowid IN (
+        SELECT id FROM (SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry)
+        WHERE total > {max_bytes:d}
+    );
+END"""
+# A clock that was set back leaves entries of the future, whose age says nothing.
+_FIND = "SELECT created, value FROM entry WHERE kind = ? AND key = ? AND created > ? AND created < ?"
+
+# A locked file, a full disk, a value that is no JSON (as a plug-in's results may be), and one that was damaged in the file.
+_FAILURES = (sqlite3.Error, OSError, ValueError, TypeError, RecursionError)
+
+
+class Cache:
+    """JSON values by kind and key.
+
+    Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
+    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` goes now and
+    then, the oldest first; `clock` gives seconds since 1970.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
+        # Another process that writes is waited for a moment; then the search is made again instead.
+        self._database = Database(
+            path, application_id=0x69777363, prepare=self._prepare, purpose="cache", busy_timeout_s=0.25
+        )  # fmt: skip
+        self.warnings = self._database.warnings
+        self._clock = clock
+        self._max_bytes = max_bytes
+
+    def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
+        """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
+        now = self._clock()
+        with suppress(*_FAILURES):
+            if found := self._database.read(lambda db: db.execute(_FIND, (kind, key, now - ttl_s, now + 60)).fetchone()):
+                return json.loads(found[1]), max(now - found[0], 0.0)
+        return None
+
+    def put(self, kind: str, key: str, value: Any) -> None:
+        """Keep a JSON value in place of the one under that key, unless it is larger than a quarter of the whole."""
+        with suppress(*_FAILURES):
+            text = json.dumps(value, separators=(",", ":"))
+            row = (kind, key, self._clock(), len(text) + len(key), text)
+            if row[3] * 4 <= self._max_bytes:
+                self._database.write(lambda db: db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row))
+
+    def clear(self) -> int:
+        """Remove all entries; return how many. The file is shrunk, so nothing stays in it."""
+        count = 0
+        with suppress(*_FAILURES):  # while another process is reading, the space is reused instead
+            count = self._database.read(lambda db: db.execute("DELETE FROM entry").rowcount)
+            self._database.read(lambda db: db.executescript("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"))
+        return count
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute(_TABLE)
+        db.execute(_PRUNE.format(max_bytes=self._max_bytes))

@@ -65,8 +65,8 @@ def load(shell: Any) -> None:
     undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
-    if (api := sys.modules.get("ipy_websearch.api")) is not None:  # else there is no session yet
-        api.take_settings(settings)
+    if (module := sys.modules.get("ipy_websearch.session")) is not None:  # else there is no session yet
+        module.take_settings(settings)
     setattr(shell, _ATTRIBUTE, undo)
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
-from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import Cache
 from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import (
     Engine,

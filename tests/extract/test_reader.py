@@ -14,7 +14,7 @@ import pytest
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.reader import ExtractionWorker, PageReader
-from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import Cache
 from tests.fakes.pages import Extractor
 from tests.fakes.raw_http import RawServer, answer, html
 
@@ -27,7 +27,7 @@ INJECTIONS = Path(__file__).parents[1] / "data" / "injections.jsonl"
 def reader(server: RawServer, extractor: Any = None, **options: Any) -> PageReader:
     """Return a reader; from now on the server may be read."""
     os.environ["IPY_WEBSEARCH_FETCH_ALLOW"] = server.key
-    return PageReader(user_agent="test/1", worker=extractor or Extractor(), **options)
+    return PageReader(**{"cache": Cache(None), **options}, user_agent="test/1", worker=extractor or Extractor())
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ async def test_local_addresses_come_from_the_index_and_never_from_disk(tmp_path:
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     known = {"corpus://planets/mars": ("Mars", "# Mars\n\nRed.\u200b", DATE), "file:///notes.md": ("Notes", "n", None)}
-    pages = PageReader(local=known.get, worker=Extractor())  # type: ignore[arg-type]
+    pages = PageReader(cache=Cache(None), local=known.get, worker=Extractor())  # type: ignore[arg-type]
     page = await pages.read(" corpus://planets/mars", offset=3)
     assert (page.title, page.content, page.lines_read, page.total_lines) == ("Mars", "Red.", 1, 3)
     assert page.published_date == DATE and page.final_url == "corpus://planets/mars" and not page.links

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import Cache
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import pytest
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import check_url
-from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.client import Cache, HttpClient
 from ipy_websearch.http.download import Download, RobotsFiles, download, page_proxy
 from tests.fakes.no_network import network_guard
 from tests.fakes.raw_http import RawServer, answer, html
@@ -284,11 +283,11 @@ async def test_our_own_group_counts_and_the_longest_rule_decides() -> None:
 @pytest.mark.parametrize(
     ("reply", "allowed"),
     [
-        (FetchError("gone", status=404), True),
-        (FetchError("forbidden", status=403), True),
-        (FetchError("redirects", status=302), True),
-        (FetchError("failing", status=503), False),
-        (FetchError("slow down", status=429), False),
+        (FetchError.answered("gone", 404), True),
+        (FetchError.answered("forbidden", 403), True),
+        (FetchError.answered("redirects", 302), True),
+        (FetchError.answered("failing", 503), False),
+        (FetchError.answered("slow down", 429), False),
         (FetchError("no connection"), False),
         ("<html>Not here</html>", True),
         (b"\xef\xbb\xbfUser-agent: *\nDisallow: /a", False),

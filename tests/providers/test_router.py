@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError
-from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import Cache
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.extract.reader import PageReader, window
+from ipy_websearch.http.client import Cache
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
 from ipy_websearch.tools.base import Passage, ToolContext, ToolOutput
@@ -176,7 +177,7 @@ async def test_errors_hold_no_words_of_the_server(monkeypatch: pytest.MonkeyPatc
             "/away": answer("", "302 x", Location=f"ftp://{words.replace(' ', '-')}.example/"),
         }
         monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", server.key)
-        reader = PageReader(worker=Extractor())  # type: ignore[arg-type]
+        reader = PageReader(cache=Cache(None), worker=Extractor())  # type: ignore[arg-type]
         for path in server.answers:
             output = await fetched(reader, server.base + path)
             assert output.is_error and words not in output.text + output.summary
