@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,7 +44,6 @@ from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_co
 from ipy_websearch.model.client import (
     ModelClient,
     Platform,
-    context_window,
     forces_tools,
     model_id,
     thinking_fields,
@@ -63,14 +62,13 @@ from ipy_websearch.model.requests import (
     same_frame,
     server_searches,
     tool_result,
-    trimmed,
     user_message,
     with_nudge,
     without_thinking,
 )
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
+from ipy_websearch.money.budget import Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
@@ -86,7 +84,6 @@ from ipy_websearch.results import (
     Money,
     Notice,
     Panel,
-    Panels,
     Retracted,
     Rewritten,
     ToolFinished,
@@ -102,9 +99,6 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 KEPT_ANSWERS = 50
-
-# The share of a model's context window that an earlier conversation may take.
-HISTORY_SHARE = 0.6
 
 # Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes.
 THINKING_ANSWER_TOKENS = 2_048
@@ -127,13 +121,18 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     settings = session.settings
     client, model = _model_to_ask(session, asked.model, sends)
     provider, notices = session.provider_to_ask(asked.provider)
-    history, forgotten = _history(session.answers, model) if asked.follow else ([], [])
+    if asked.follow and not session.answers:
+        raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
     table = parse_columns(asked.columns) if asked.columns is not None else None
     effort = asked.effort if thinking_fields(model, asked.effort) else None
     unable = [f"{model} takes no effort; it answers as usual"] if asked.effort and not effort else []
-    usual = {"check": settings.check, "tools": settings.tools, "read_pages": 0 if client.offline else settings.read_pages}
-    settled: dict[str, Any] = {name: value for name, value in usual.items() if getattr(asked, name) is None}
-    asked = replace(asked, effort=effort, **settled)
+    asked = replace(
+        asked,
+        effort=effort,
+        check=asked.check or settings.check,
+        tools=settings.tools if asked.tools is None else asked.tools,
+        read_pages=asked.read_pages if asked.read_pages is not None else 0 if client.offline else settings.read_pages,
+    )
 
     limits = asked.limits(settings)
     thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
@@ -146,23 +145,20 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
 
     marked = bool(offer.names) and not client.platform_for(model).search_results
     loop = AnswerLoop(
+        session,
         client,
         model,
         asked,
-        system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
-        offer,
         limits,
-        budget,
-        session.panels,
+        offer,
+        booking,
+        system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
         columns=table,
-        max_tokens=settings.max_tokens,
-        retrieve_first=settings.retrieve_first,
-        history=history,
-        notices=[*unable, *notices, *offer.notices, *forgotten],
+        notices=[*unable, *notices, *offer.notices],
     )
     if asked.follow:
         loop.follow(session.answers[-1])
-    return AskRun(session, loop, booking)
+    return AskRun(loop)
 
 
 def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[ModelClient, str]:
@@ -176,25 +172,15 @@ def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[Mod
     return session.offline_model, OFFLINE_MODEL
 
 
-def _history(answers: Sequence[Answer], model: str) -> tuple[list[Message], list[str]]:
-    """Return the conversation so far, as much of it as the model can read, and a notice of the part left out."""
-    if not answers:
-        raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-    most, earlier = int(context_window(model) * HISTORY_SHARE), [dict(message) for message in answers[-1].messages]
-    kept, dropped = trimmed(earlier, most, lambda m: estimate_tokens({"messages": m}))
-    oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
-    return kept, [f"the conversation is long: its oldest {oldest} left out"] if dropped else []
-
-
 def estimated(asked: AnswerLoop) -> Estimate:
     """Return what a question may cost and use, from the loop that would answer it."""
     body = asked.request(final=False)
     return estimate(
-        asked.budget,
+        asked.booking.budget,
         asked.limits,
         prompt_tokens=prompt_tokens(body),
         input_tokens=estimate_tokens(body),
-        max_tokens=asked.max_tokens,
+        max_tokens=int(body["max_tokens"]),
         has_tools=bool(body.get("tools")),
         native_uses=sum(int(tool.get("max_uses", 0)) for tool in asked.offer.server_tools),
         searching=next((tool.price for tool in asked.offer.tools if tool.counts_as_search), ()),
@@ -204,40 +190,23 @@ def estimated(asked: AnswerLoop) -> Estimate:
 # --- the question ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Mending:
-    """What stands while the model is asked to mend an answer: the history and the limit before that, and the claims."""
-
-    messages: list[Message]
-    reached: LimitName | None
-    claims: Sequence[Claim]
-
-    @property
-    def faulty(self) -> list[Claim]:
-        """The sentences that their sources do not support."""
-        return [claim for claim in self.claims if claim.verdict == "unsupported"]
-
-
 @dataclass(slots=True)
 class AnswerLoop(Face):
     """One question under way. Await `converse()` once; `partial()` gives the answer as far as it is.
 
-    `asked` are the options as they were settled, `system` the instructions, at their end the user's own; `history` is a legal
-    list of earlier messages, `columns` the table that is wanted in place of prose (None: prose).
+    `asked` are the options as they were settled, `system` the instructions, at their end the user's own; `columns` is the table
+    that is wanted in place of prose (None: prose).
     """
 
+    session: Session
     client: ModelClient
     model: str
     asked: AskOptions
-    system: str
-    offer: Offer
     limits: Limits
-    budget: RunBudget
-    panels: Panels
+    offer: Offer
+    booking: Booking
+    system: str
     columns: Mapping[str, type] | None
-    max_tokens: int
-    retrieve_first: str
-    history: Sequence[Message]
     notices: list[str]
     loop: Loop = field(init=False)
     text: AnswerText = field(init=False)
@@ -246,35 +215,38 @@ class AnswerLoop(Face):
     _platform: Platform = field(init=False)
     _search: Call | None = field(init=False)  # the search with the question, None without a tool for it
     _emit: Callable[[Event], object] = repr
-    _own_panels: list[Panel] = field(default_factory=list)
+    _history: list[Message] = field(default_factory=list)
+    _panels: list[Panel] = field(default_factory=list)
     _container: Mapping[str, Any] | None = None
     _reading: bool = False
     _nudged: bool = False
-    _mending: Mending | None = None
+    _standing: list[Message] | None = None  # while the answer is mended: the messages with the first one
+    _limit_told: bool = False
 
     def __post_init__(self) -> None:
         self._platform = self.client.platform_for(self.model)
         book = CitationBook(native=bool(self.offer.server_tools))
-        book.know_history(self.history)
         self.text = AnswerText(book, None if self._platform.search_results else [])
         tools = {tool.name: tool for tool in self.offer.tools}
         self._search = search_call(tools, self.asked.question) if self.limits.max_searches else None
         if self.columns:
             tools[TABLE_TOOL] = table_tool(self.columns, partial(setattr, self, "rows"))
-        context = ToolContext(set(addresses_in(self.asked.question)).union(*map(addresses_of, self.history)))
-        runner = CallRunner(tools, context, self.panels, self.budget, Meter(self.limits), self._result)
-        messages = [*self.history, user_message(self.asked.question)]
-        self.loop = Loop(self, self.client.events, runner, messages)
+        context = ToolContext(set(addresses_in(self.asked.question)))
+        runner = CallRunner(tools, context, self.session.panels, self.booking.budget, Meter(self.limits), self._result)
+        self.loop = Loop(self, self.client.events, runner, [user_message(self.asked.question)])
 
     def follow(self, answer: Answer) -> None:
-        """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back. Then the
+        """Take the conversation up where `answer` ended. What was thought there stays if the API will take it back: then the
         beginning is that of the earlier requests too, and is read from the prompt cache."""
+        history = [dict(message) for message in answer.messages]
+        self.text.book.know_history(history)
         for citation in answer.citations:
             self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
+        self.loop.runner.context.known_urls.update(*map(addresses_of, history))
         earlier = [step.request for step in answer.trace if step.kind == "model" and step.request]
-        whole = len(self.history) == len(answer.messages)
-        if not (whole and earlier and same_frame(self.request(final=False), earlier[-1])):
-            self.loop.messages = [*without_thinking(self.history), self.loop.messages[-1]]
+        if not (earlier and same_frame(self.request(final=False), earlier[-1])):
+            history = without_thinking(history)
+        self.loop.messages, self._history = [*history, *self.loop.messages], history
 
     async def converse(self, emit: Callable[[Event], object]) -> None:
         """Ask the question until it is answered; `emit` gets each event as it happens.
@@ -286,14 +258,17 @@ class AnswerLoop(Face):
         self._emit = emit
         async with aclosing(self.loop.run(self._first())) as signals:
             async for signal in signals:
-                self.tell(signal)
-        meter = self.loop.meter
-        if meter.steps == 0:
-            raise BudgetExceededError(self.budget.refusal)
-        if self._mending:
-            self._let_stand(meter.explain("budget"))
+                if isinstance(signal, list):
+                    self._show(signal)
+                else:
+                    self.tell(signal)
+        if self.loop.meter.steps == 0:
+            raise BudgetExceededError(self.booking.budget.refusal)
         if self.columns and self.rows is None:
             self.tell(Notice(NO_TABLE))
+        elif self.asked.check == "repair" and self.stop_reason == "end_turn" and not (self.columns or self.client.offline):
+            await self._repair()
+        self._tell_limit()
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
@@ -309,13 +284,13 @@ class AnswerLoop(Face):
             text=text,
             model=loop.model or self.model,
             citations=self.text.book.citations,
-            panels=tuple(self._own_panels),
+            panels=tuple(self._panels),
             usage=loop.usage,
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
-            messages=tuple(ended_by(self._mending.messages if self._mending else loop.messages, text)),
-            notices=tuple(dict.fromkeys(self.notices)),
+            messages=tuple(ended_by(self._standing or loop.messages, text)),
+            notices=tuple(self.notices),
             rows=self.rows,
             columns=with_source(columns) if columns else None,
             offline=self.client.offline,
@@ -334,7 +309,7 @@ class AnswerLoop(Face):
         """Return the first step: the question, or the search for it."""
         lacks = bool(self.loop.runner.tools) and self.client.lacks(self.model, "tools")
         reads = {"always": self._search is not None, "auto": lacks, "never": False}
-        return self._read() if reads[self.retrieve_first] else Then.AGAIN
+        return self._read() if reads[self.session.settings.retrieve_first] else Then.AGAIN
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
@@ -349,7 +324,7 @@ class AnswerLoop(Face):
             system=system_prompt((), self.asked.system, reading=True) if self._reading else self.system,
             messages=messages,
             tools=tools,
-            max_tokens=self.max_tokens,
+            max_tokens=self.session.settings.max_tokens,
             platform=self._platform,
             tool_choice=last if final and tools and last else None,
             effort=self.asked.effort,
@@ -358,8 +333,8 @@ class AnswerLoop(Face):
 
     def take(self, reply: Reply, *, final: bool) -> Next:
         """Decide by the reply's calls and its stop reason."""
-        if self._mending:
-            return self._mended(reply, self._mending)
+        if self._standing:
+            return Then.DONE
         if self._is_unsearched(reply, final):
             return self._read()
         self._keep_reply(reply)
@@ -383,7 +358,7 @@ class AnswerLoop(Face):
         if reason in ("end_turn", "tool_use", "pause_turn") and (untabled or wordless) and not self._nudged:
             self._nudged = True
             return self._nudge(TABLE_NUDGE if self.columns else FINAL_NUDGE, final=final or untabled)
-        return self._mend() if reason == "end_turn" else Then.DONE
+        return Then.DONE
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message; those of the search for the question, in front of it."""
@@ -393,10 +368,8 @@ class AnswerLoop(Face):
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
     def failed(self, error: WebSearchError) -> Next:
-        """Ask without tools where a server takes none; a first answer stands when it could not be mended."""
-        if self._mending:
-            return self._let_stand(str(error))
-        if self._reading or self.retrieve_first == "never" or not refuses_tools(error):
+        """Ask without tools where a server takes none."""
+        if self._reading or self.session.settings.retrieve_first == "never" or not refuses_tools(error):
             raise error
         self.client.note_lack(self.model, "tools")
         return self._read()
@@ -435,7 +408,7 @@ class AnswerLoop(Face):
     def _is_unsearched(self, reply: Reply, final: bool) -> bool:
         """Say whether a first reply is that of a model which should have searched, and seems not to know how."""
         first = self.loop.meter.steps == 1 < self.limits.max_steps and not (final or self._reading)
-        may_search = self.retrieve_first == "auto" and self._search is not None
+        may_search = self.session.settings.retrieve_first == "auto" and self._search is not None
         return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
 
     def _read(self) -> Next:
@@ -445,7 +418,7 @@ class AnswerLoop(Face):
         if began:
             self.text.retract()
             self.tell(Retracted())
-        needed = answered or self.retrieve_first == "always" or needs_search(self.asked.question)
+        needed = answered or self.session.settings.retrieve_first == "always" or needs_search(self.asked.question)
         if self._search is None or not needed:
             return self._ask_with([])
         if began:
@@ -456,67 +429,81 @@ class AnswerLoop(Face):
     def _ask_with(self, found: Sequence[Mapping[str, Any]]) -> Then:
         """Ask the question behind what was found for it."""
         content = [*found, *user_message(self.asked.question)["content"]]
-        self.loop.messages = [*without_thinking(self.history), {"role": "user", "content": content}]
+        self.loop.messages = [*without_thinking(self._history), {"role": "user", "content": content}]
         return Then.AGAIN
 
-    # --- mending: a new answer for sentences without support ---------------------------------------------------------
+    # --- repair: a new answer for sentences without support ---------------------------------------------------------
 
-    def _mend(self) -> Then:
-        """Return what follows on a whole answer: the request to mend it, if that is wanted and there is something to mend."""
+    async def _repair(self) -> None:
+        """Have the model mend the sentences that its sources do not support, once and unseen. The first answer stands until
+        there is a better one; the limit that stops the repair is none of the answer's."""
+        claims, loop = self._claims(), self.loop
+        faulty = [claim for claim in claims if claim.verdict == "unsupported"]
+        if not faulty:
+            return
+        self._standing, reached = loop.messages, loop.meter.reached
+        problem = await self._mended(claims, faulty)
+        loop.meter.reached = reached
+        told = plural(len(faulty), "sentence without support", "sentences without support")
+        if problem:
+            loop.messages = self._standing
+            self.tell(Notice(f"{told} could not be mended, and the first answer stands: {problem}"))
+        else:
+            self.tell(Notice(f"the model was asked to mend {told}, and wrote this answer anew"))
+            self.tell(Rewritten(str(self.text), self.text.book.citations))
+        self._standing = None
+
+    async def _mended(self, claims: Sequence[Claim], faulty: Sequence[Claim]) -> str:
+        """Ask for the answer anew, and take it if it is whole and better; return what is wrong with it otherwise."""
         loop, meter = self.loop, self.loop.meter
-        wanted = self.asked.check == "repair" and not self.columns and not self.client.offline
-        mending = Mending(loop.messages, meter.reached, self._claims() if wanted else ())
-        if not mending.faulty:
-            return Then.DONE
-        self._mending = mending
-        if not meter.seconds_left or meter.steps >= self.limits.max_steps:
-            return self._let_stand(meter.explain("max_steps" if meter.seconds_left else "timeout"))
-        loop.messages = [*loop.messages, user_message(repair_nudge(mending.faulty))]
-        loop.final, loop.retries = True, 0
-        return Then.AGAIN
-
-    def _mended(self, reply: Reply, mending: Mending) -> Then:
-        """Take a new answer in place of the first, if it is whole and better."""
-        text, turn = AnswerText(CitationBook(like=self.text.book), self.text.given), assistant_message(reply.content)
+        if meter.steps >= self.limits.max_steps:
+            return meter.explain("max_steps")
+        before, loop.final, loop.retries = meter.steps, True, 0
+        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
+        try:
+            async with aclosing(loop.run()) as signals:
+                async for signal in signals:
+                    if not isinstance(signal, list):
+                        self.tell(signal)
+        except WebSearchError as exc:
+            return str(exc)
+        reply, turn = loop.reply, assistant_message(loop.reply.content)
+        if meter.steps == before:
+            return meter.explain("budget")
+        if turn is None or reply.stop_reason != "end_turn":
+            return f"the model's new answer ended with {reply.stop_reason}"
+        text = AnswerText(CitationBook(like=self.text.book), self.text.given)
         for block in reply.content:
             text.write(str(block.get("text") or ""))
             text.cite(block)
-        if turn is None or reply.stop_reason != "end_turn":
-            return self._let_stand(f"the model's new answer ended with {reply.stop_reason}")
-        if not is_better(text.book.claims(str(text)), mending.claims):
-            return self._let_stand("the new answer was no better")
-        self.text, self._mending = text, None
-        self.loop.meter.reached = mending.reached
-        self.loop.messages = [*self.loop.messages, turn]
-        self.tell(Notice(f"the model was asked to mend {_faults(mending)}, and wrote this answer anew"))
-        self.tell(Rewritten(str(text), text.book.citations))
-        return Then.DONE
-
-    def _let_stand(self, problem: str) -> Then:
-        """Leave the first answer as it was; the limit that stopped the mending is none of the answer's."""
-        assert self._mending is not None
-        self.loop.messages, self.loop.meter.reached = self._mending.messages, self._mending.reached
-        self.tell(Notice(f"{_faults(self._mending)} could not be mended, and the first answer stands: {problem}"))
-        self._mending = None
-        return Then.DONE
+        if not is_better(text.book.claims(str(text)), claims):
+            return "the new answer was no better"
+        self.text, loop.messages = text, [*loop.messages, turn]
+        return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def tell(self, signal: Event | list[RawEvent]) -> None:
-        """Emit an event, or what a reader sees of the raw events of a reply; remember what the answer will list."""
-        if self._mending and isinstance(signal, list | LimitReached):
-            return
-        match signal:
-            case list():
-                self._show(signal)
-                return
+    def tell(self, event: Event) -> None:
+        """Book and emit an event; remember what the answer will list."""
+        match event:
             case ToolFinished(panel=Panel() as panel):
-                self._own_panels.append(panel)
+                self._panels.append(panel)
             case Notice(text=text):
+                if text in self.notices:
+                    return
                 self.notices.append(text)
             case ModelRequested():
                 self.text.step()
-        self._emit(signal)
+                self._tell_limit()
+        self.booking.take(event)
+        self._emit(event)
+
+    def _tell_limit(self) -> None:
+        """Emit once that a limit was reached."""
+        meter = self.loop.meter
+        if meter.reached and not (self._limit_told or self._standing):
+            self._limit_told = True
+            self._emit(LimitReached(meter.reached, meter.explain(meter.reached)))
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
         """Emit what a reader sees of raw events; pieces of text that came together are one."""
@@ -555,7 +542,7 @@ class AnswerLoop(Face):
         summary = f"error: {code}" if code else plural(len(found) or 1, "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
-        panel = self.panels.add(name, shown or {"error": summary}, tool=name, is_error=bool(code))
+        panel = self.session.panels.add(name, shown or {"error": summary}, tool=name, is_error=bool(code))
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
@@ -585,10 +572,6 @@ def repair_nudge(faulty: Sequence[Claim]) -> str:
     return REPAIR_NUDGE.format(sentences="\n".join(lines))
 
 
-def _faults(mending: Mending) -> str:
-    return plural(len(mending.faulty), "sentence without support", "sentences without support")
-
-
 def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
     """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
     faulty = [claim for claim in old if claim.verdict == "unsupported"]
@@ -609,11 +592,10 @@ class AskRun:
     conversation, and what was spent is booked.
     """
 
-    def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
+    def __init__(self, loop: AnswerLoop) -> None:
         self.loop = loop
-        self.booking = booking
+        self.booking = loop.booking
         self.answer: Answer | None = None
-        self._session = session
         self._task: background.Task[None] | None = None
         self._events: deque[Event | BaseException | None] = deque()
         self._arrived = asyncio.Event()
@@ -621,17 +603,12 @@ class AskRun:
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
-
-        def take(event: Event) -> None:
-            self.booking.take(event)
-            emit(event)
-
         meter = self.loop.loop.meter
         if "genai_prices" not in sys.modules:  # the first look takes 0.2 s: while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
         try:
             await self.loop.client.prepare()
-            await self.loop.converse(take)
+            await self.loop.converse(emit)
             answer = self._keep(meter.reached)
             emit(Finished(answer))
             return answer
@@ -658,30 +635,31 @@ class AskRun:
                 replayed_from=self.booking.replayed_from,
                 trace=tuple(self.booking.steps),
             )
-            self._session.answers.append(self.answer)
-            del self._session.answers[:-KEPT_ANSWERS]
+            answers = self.loop.session.answers
+            answers.append(self.answer)
+            del answers[:-KEPT_ANSWERS]
         return self.answer
 
     def _close_booking(self) -> Money:
         """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
         has spent with this question."""
+        session = self.loop.session
         self.booking.close(self.loop.loop.cut_off())
-        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
-        return self._session.spent_usd
+        session.spent_usd = add_money(session.spent_usd, self.booking.cost_usd)
+        return session.spent_usd
 
     # --- events for another thread or event loop --------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return _Events(self)
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        """Yield the events. When the loop over them is left, by `break` too, the generator is closed, and the run stops."""
+        try:
+            while (event := await self._waited()) is not None:
+                yield event
+        finally:
+            self.stop()
 
     async def __anext__(self) -> Event:
-        try:
-            if not (self._left or self._events):
-                await background.awaited(self._arrival)
-        except BaseException:
-            self.stop()
-            raise
-        if (event := self._next()) is None:
+        if (event := await self._waited()) is None:
             raise StopAsyncIteration
         return event
 
@@ -707,6 +685,16 @@ class AskRun:
     async def aclose(self) -> None:
         """Stop the run, if it is under way."""
         self.stop()
+
+    async def _waited(self) -> Event | None:
+        """Return the next event, None at the end, on any event loop."""
+        try:
+            if not (self._left or self._events):
+                await background.awaited(self._arrival)
+        except BaseException:
+            self.stop()
+            raise
+        return self._next()
 
     async def _arrival(self) -> None:
         """Wait, on the background loop, until there is an event; the first one who does so begins the run."""
@@ -737,19 +725,3 @@ class AskRun:
         if isinstance(item, BaseException):
             raise item
         return item
-
-
-class _Events:
-    """One iteration over a run, dropped when a loop over it is left by `break`, `return` or an error: the run stops then."""
-
-    def __init__(self, run: AskRun) -> None:
-        self._run = run
-
-    def __aiter__(self) -> _Events:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._run.__anext__()
-
-    def __del__(self) -> None:
-        self._run.stop()

@@ -32,7 +32,6 @@ from ipy_websearch.money.prices import billed_model
 from ipy_websearch.results import (
     Event,
     LimitName,
-    LimitReached,
     Limits,
     ModelRequested,
     ModelResponded,
@@ -62,14 +61,13 @@ _BROKEN = ("connection_error", "connection_lost", "truncated", "timeout_error")
 class Meter:
     """Counts a run against its limits; the run starts when the meter is made.
 
-    `reached` is the first limit that was reached; `news` tells of it once.
+    `reached` is the first limit that was reached.
     """
 
     limits: Limits
     steps: int = 0
     searches: int = 0
     reached: LimitName | None = None
-    _told: bool = False
     _start: float = field(default_factory=time.monotonic)
 
     @property
@@ -90,13 +88,6 @@ class Meter:
     def reach(self, limit: LimitName) -> None:
         """Note the limit that was reached; the first one counts."""
         self.reached = self.reached or limit
-
-    def news(self) -> list[LimitReached]:
-        """Return the event for a limit that was reached and not told of yet."""
-        if self.reached is None or self._told:
-            return []
-        self._told = True
-        return [LimitReached(self.reached, self.explain(self.reached))]
 
     def explain(self, limit: LimitName) -> str:
         """Return one line for people and for the model that says which limit was reached."""
@@ -147,7 +138,6 @@ class CallRunner:
     outputs: dict[str, ToolOutput] = field(default_factory=dict)
     blocks: dict[str, dict[str, Any]] = field(default_factory=dict)
     _first_ids: dict[Any, str] = field(default_factory=dict)
-    _said: set[str] = field(default_factory=set)
 
     async def run(self, calls: Sequence[Call]) -> AsyncGenerator[Event, None]:
         """Run the calls and yield an event as each one ends; those beyond a limit get an error that names it.
@@ -244,8 +234,6 @@ class CallRunner:
         if output.panel_data is not None:
             title = output.panel_title or call.name
             panel = self.panels.add(title, output.panel_data, tool=call.name, is_error=output.is_error)
-        new = [text for text in output.notices if text not in self._said]
-        self._said.update(new)
         finished = ToolFinished(
             id=call.id,
             name=call.name,
@@ -258,7 +246,7 @@ class CallRunner:
             content=self.blocks[call.id],
             log=output.log,
         )
-        return [*map(Notice, new), finished]
+        return [*map(Notice, output.notices), finished]
 
 
 def _error(text: str, code: str = "unavailable") -> ToolOutput:
@@ -339,10 +327,7 @@ class Loop:
         self._ids = {str(block.get("id")) for message in self.messages for block in content_of(message)}
         while then is not Then.DONE:
             if isinstance(then, Then):
-                body = self._granted()
-                for told in self.meter.news():
-                    yield told
-                if body is None:
+                if (body := self._granted()) is None:
                     return
                 try:
                     async for signal in self._exchange(body):
@@ -356,8 +341,6 @@ class Loop:
                     yield event
                 then = self.face.give(self.runner, then)
                 self.final = self.final or self.meter.reached is not None
-        for told in self.meter.news():
-            yield told
 
     def cut_off(self) -> ModelResponded | None:
         """Return the booking of a request that was interrupted, None when none was under way."""
@@ -424,23 +407,18 @@ class Loop:
         """Return the next raw events, None at the end of the reply."""
         async with asyncio.timeout(self.meter.seconds_left):
             events = await anext(stream, None)
-        if events is None:
-            return None
-        told = [self._with_own_id(event) if event.get("type") == "content_block_start" else event for event in events]
-        for event in told:
+        for event in events or ():
+            if event.get("type") == "content_block_start":
+                self._make_unique(event.get("content_block"))
             self.reply.apply(event)
-        return told
+        return events
 
-    def _with_own_id(self, event: RawEvent) -> RawEvent:
-        """Return the event that begins a block; a call in it has an id that no other call of the conversation has."""
-        block = event.get("content_block")
-        if not isinstance(block, Mapping) or block.get("type") != "tool_use":
-            return event
-        call_id = str(block.get("id"))
-        while call_id in self._ids:
-            call_id += "_"
-        self._ids.add(call_id)
-        return {**event, "content_block": {**block, "id": call_id}}
+    def _make_unique(self, block: Any) -> None:
+        """Give a call that begins an id that no other call of the conversation has."""
+        if isinstance(block, dict) and block.get("type") == "tool_use":
+            while (call_id := str(block.get("id"))) in self._ids:
+                block["id"] = f"{call_id}_"
+            self._ids.add(call_id)
 
     def _fatal(self, error: ModelError | None) -> ModelError | None:
         """Return the error that keeps a reply from being used; a broken one of which something was shown is used as it is."""

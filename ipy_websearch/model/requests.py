@@ -147,12 +147,6 @@ def content_of(message: Mapping[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
-def is_question(message: Mapping[str, Any]) -> bool:
-    """Say whether a message is a question of the user's, and not what tools gave."""
-    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
-    return message.get("role") == "user" and "tool_result" not in kinds
-
-
 def question(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the user's last own words, "" without any."""
     for message in reversed(messages):
@@ -253,19 +247,6 @@ def without_newest_results(messages: Sequence[Message], left_out: Callable[[str]
     content = content_of(messages[-1])
     made = [left_out(str(b["tool_use_id"])) if b.get("type") == "tool_result" else b for b in content]
     return None if made == content else [*messages[:-1], {**messages[-1], "content": made}]
-
-
-def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Message]], int]) -> tuple[list[Message], int]:
-    """Return the newest whole turns that fit into `most` tokens, and how many older ones were left out.
-
-    `count` estimates the tokens of messages. A turn begins with a question and ends before the next one. The newest turn stays,
-    whatever its size: without it there is nothing to follow.
-    """
-    begins = [0, *(n for n, message in enumerate(messages) if n and is_question(message))]
-    dropped = 0
-    while dropped < len(begins) - 1 and count(messages[begins[dropped] :]) > most:
-        dropped += 1
-    return list(messages[begins[dropped] :]), dropped
 
 
 # --- the API's own tools -----------------------------------------------------------------------------------------------
