@@ -1,9 +1,9 @@
 """The local index: the embedded articles and the user's folders in one SQLite FTS5 file, and the engine that searches it.
 
-The invariant: the index can always be made again from the articles and the folders, whose list is kept in a text file beside
-it. A file that is broken, foreign or of another version costs a warning and the time to build it, never an error. Constructing
-an index opens and reads nothing. Files are read, never run; links that lead out of a folder are not followed. Ranking is FTS5's
-own bm25 with the title weighted (https://www.sqlite.org/fts5.html, read 2026-11), documents with all the words first.
+The invariant: the index can always be made again. One of another version is, with its folders; one that is broken or foreign is
+set aside with a warning, and its folders have to be added again. Constructing an index opens and reads nothing. Files are read,
+never run; links that lead out of a folder are not followed. Ranking is FTS5's own bm25 with the title weighted
+(https://www.sqlite.org/fts5.html, read 2026-11), documents with all the words first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import re
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -37,10 +36,7 @@ from ipy_websearch.text import plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
-SCHEMA_VERSION = 8
-
-# Files stored in one transaction: other kernels that write wait for at most so many.
-BATCH = 500
+SCHEMA_VERSION = 9
 
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 KINDS = {
@@ -52,15 +48,14 @@ KINDS = {
 }
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
-MAX_TERMS, CANDIDATES = 32, 40
-# Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others.
-COMMON = 2_000
-# By what a document gains that holds two neighbours of the query side by side ("largest country"), among its first words.
-TOGETHER, MAX_PAIRS = 1.3, 4
+MAX_TERMS = 32
+# By what a document gains that holds two neighbours of the query side by side ("largest country").
+TOGETHER = 1.3
 # The share of a query's words that a document must hold, unless one stands in its title.
 LEAST_COVERAGE = 0.33
 
 _SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS folders (path TEXT PRIMARY KEY)",
     "DROP TABLE IF EXISTS words",
     "DROP TABLE IF EXISTS documents",
     """CREATE TABLE documents (
@@ -71,21 +66,11 @@ _SCHEMA = (
 )
 _STORE = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
 _INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
-# A word that stands everywhere is ranked in its first documents, and in those that have it in the title.
-_RANKED = f"""SELECT * FROM (
-    SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ?1 {{narrowed}} LIMIT {COMMON}
-) ORDER BY score DESC LIMIT {CANDIDATES} + ?2"""
-_ON_SITE = "SELECT 1 FROM json_each({names}) WHERE instr(lower(replace(url, '%20', '-')), '/' || value || '/') > 0"
-# Keeps a search to days and sites (JSON lists). Without the plus, SQLite would search anew for each of the documents.
-_NARROWED = f"""AND +rowid IN (
-    SELECT rowid FROM documents WHERE date BETWEEN ?3 AND ?4
-    AND (?5 = '[]' OR EXISTS ({_ON_SITE.format(names="?5")})) AND NOT EXISTS ({_ON_SITE.format(names="?6")})
-)"""
-# How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 stops behind the last of them, but looks for a
-# phrase that none holds until the end of the index: with the plus it does so once, not once for each document.
-_HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
-WHERE words MATCH phrase.value AND words.rowid <= (SELECT max(value) FROM json_each(?2))
-AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
+_RANKED = """SELECT id, url, date, documents.title, -bm25(words, 8.0, 1.0) FROM words JOIN documents ON id = words.rowid
+WHERE words MATCH ?"""
+_DOCUMENT = "SELECT title, body, date FROM documents WHERE url = ?"
+_DROP = "DELETE FROM documents WHERE url = ?"
+_HOLDING = "SELECT rowid FROM words WHERE words MATCH ?"
 _KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
 WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"""
@@ -127,8 +112,6 @@ class LocalProvider(
         super().__init__(context)
         path = context.data_dir / "index.sqlite"
         self._corpus = corpus or files("ipy_websearch.corpus")
-        self._list_file = path.with_suffix(".folders")
-        self._folders: list[Path] = []  # where the list cannot be written
         self._to_restore: list[Path] = []
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
@@ -158,30 +141,20 @@ class LocalProvider(
         terms = query_terms(request.query)
         if not terms:
             return []
-        days, sites = base.date_range(request.freshness), (request.allowed_domains, request.blocked_domains)
-        is_narrowed = bool(days or any(sites))
-        filters = [*map(str, days or ("", "9999")), *map(json.dumps, sites)] if is_narrowed else []
-        ranked, asked = _RANKED.format(narrowed=_NARROWED if is_narrowed else ""), (request.count, *filters)
-        quoted = [_quoted(term) for term in terms]
-        every = " AND ".join(quoted)
-        complete = dict(self._rows(ranked, f"{{title}} : ({every})", *asked) + self._rows(ranked, every, *asked))
-        scores, too_few = complete, len(complete) < request.count
-        if too_few:
-            either = " OR ".join([term for term in quoted if self._is_rare(term)] or quoted)
-            scores = dict(self._rows(ranked, either, *asked)) | complete
-        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], scores):
-            scores[at] *= TOGETHER
-        held, wanted = self._held(quoted, scores), set(map(stem, terms))
-        select = "SELECT rowid, title FROM documents WHERE rowid IN (SELECT value FROM json_each(?))"
-        titles = {at: _stems(re.sub(r" \(.*\)$", "", title)) for at, title in self._rows(select, json.dumps(list(scores)))}
-        # A word in the title is enough; where few documents have all the words, one whose whole title is asked for comes first.
-        enough = [at for at in titles if held.get(at, 0) >= LEAST_COVERAGE * len(terms) or wanted & {*titles[at]}]
-        best = sorted(enough, key=lambda at: (too_few and not wanted.issuperset(titles[at]), at not in complete, -scores[at]))
+        quoted, wanted = [_quoted(term) for term in terms], set(map(stem, terms))
+        held = Counter(at for term in quoted for (at,) in self._rows(_HOLDING, term))
+        together = {at for pair in pairwise(terms) for (at,) in self._rows(_HOLDING, _quoted(" ".join(pair)))}
+        ranked = []
+        for at, url, day, title, score in self._rows(_RANKED, " OR ".join(quoted)):
+            named = wanted.intersection(_stems(title))
+            if _is_asked_for(request, url, day) and (named or held[at] >= LEAST_COVERAGE * len(terms)):
+                score *= TOGETHER if at in together else 1
+                ranked.append((held[at] < len(terms), -score, url))
         found = []
-        for at in best[: request.count]:  # another kernel that indexes the folder may have just taken a document out
-            for url, title, body, day in self._rows("SELECT url, title, body, date FROM documents WHERE rowid = ?", at):
+        for *_, rank, url in sorted(ranked)[: request.count]:
+            for title, body, day in self._rows(_DOCUMENT, url):  # another kernel may have just taken it out
                 description, further = best_passages(body, request.query)
-                found.append(SearchResult(title, url, description, base.moment(day), further, round(scores[at], 6)))
+                found.append(SearchResult(title, url, description, base.moment(day), further, round(-rank, 6)))
         return found
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
@@ -189,15 +162,14 @@ class LocalProvider(
 
         The Markdown begins with a heading; the date is midnight UTC of the document's day, None when it has none.
         """
-        for title, body, day in self._rows("SELECT title, body, date FROM documents WHERE url = ?", url.split("#", 1)[0]):
+        for title, body, day in self._rows(_DOCUMENT, url.split("#", 1)[0]):
             return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", base.moment(day)
         return None
 
     def add_folder(self, folder: Path) -> IndexReport:
         """Index the readable files of a folder, or bring it up to date; return what changed.
 
-        A file is read again when its size or time changed, and leaves the index when it has vanished. A folder inside one that
-        was added before is brought up to date there; one around others takes them over.
+        A file is read again when its size or time changed, and leaves the index when it has vanished.
 
         Raises:
             ConfigError: it is not a folder.
@@ -207,23 +179,22 @@ class LocalProvider(
         if not os.path.isdir(folder):
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
-        unseen = self._known(folder)
-        self._use(lambda _: self._list(folder), write=True)  # one kernel at a time: none loses what another one adds
-        report, rows = IndexReport(), list[tuple[Any, ...]]()
+        self._use(lambda db: db.execute("INSERT OR IGNORE INTO folders VALUES (?)", (str(folder),)))
+        known, report = self._known(folder), IndexReport()
         for path in _files(folder):
+            url = path.as_uri()
             try:
-                stamp, before = _readable(path, folder), unseen.get(path.as_uri())
-                if stamp != before:
-                    rows.append((*_read_file(path), *stamp))
-                    report.added, report.updated = report.added + (not before), report.updated + bool(before)
-                unseen.pop(path.as_uri(), None)
+                stamp = _readable(path, folder)
+                document = None if stamp == known.get(url) else _read_file(path)
             except Exception as exc:  # whatever is in one file, the others are read
                 report.skipped.append((path, str(exc) or type(exc).__name__))
-            if len(rows) == BATCH:
-                self._put(rows)
-                rows.clear()
-        self._put(rows, unseen)
-        report.removed = len(unseen)
+                continue
+            if document is not None:
+                self._put((*document, *stamp))
+                report.added, report.updated = report.added + (url not in known), report.updated + (url in known)
+            known.pop(url, None)
+        self._drop(known)
+        report.removed = len(known)
         return report
 
     def remove_folder(self, folder: Path) -> int:
@@ -232,18 +203,18 @@ class LocalProvider(
         Raises:
             ConfigError: the folder was not added; the message names those that were.
         """
-        folder, listed = _resolved(folder), self._listed()
+        folder, listed = _resolved(folder), dict(self.folders())
         if folder not in listed:
             names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
-        known = self._known(folder)
-        self._put([], known)
-        self._use(lambda _: self._keep([path for path in self._listed() if path != folder]), write=True)
-        return len(known)
+        self._drop(self._known(folder))
+        self._use(lambda db: db.execute("DELETE FROM folders WHERE path = ?", (str(folder),)))
+        return listed[folder]
 
     def folders(self) -> list[tuple[Path, int]]:
         """Return (folder, number of documents) for every folder that was added."""
-        return [(path, len(self._known(path))) for path in self._listed()]
+        listed = self._rows("SELECT path FROM folders ORDER BY path")
+        return [(Path(path), len(self._known(Path(path)))) for (path,) in listed]
 
     def coverage(self) -> dict[str, int]:
         """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
@@ -257,48 +228,25 @@ class LocalProvider(
         for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {stamp:d}")
-        _store(connection, [(*document, 0, 0) for document in documents])
-        self._to_restore = [path for path in self._listed() if path.is_dir()]
-
-    def _is_rare(self, term: str) -> bool:
-        some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
-        return bool(self._rows(some, term)[0][0] < COMMON)
-
-    def _held(self, phrases: Sequence[str], numbers: Iterable[int]) -> dict[int, int]:
-        """Return how many of the phrases each of the documents holds that has any of them."""
-        return dict(self._rows(_HELD, json.dumps(phrases), json.dumps(list(numbers))))
+        for document in documents:
+            _store(connection, (*document, 0, 0))
+        self._to_restore = [Path(path) for (path,) in connection.execute("SELECT path FROM folders") if os.path.isdir(path)]
 
     def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the (time, size) of every document below a folder, by address."""
         return {url: (changed, size) for url, changed, size in self._rows(_KNOWN, folder.as_uri())}
 
-    def _listed(self) -> list[Path]:
-        """Return the folders from which the index can be made again; other kernels write the list too."""
-        if not self._folders:
-            with suppress(OSError):
-                return [Path(name) for name in self._list_file.read_text("utf-8", "surrogateescape").splitlines()]
-        return self._folders
+    def _put(self, row: tuple[Any, ...]) -> None:
+        self._use(lambda db: _store(db, row), write=True)
 
-    def _list(self, folder: Path) -> None:
-        listed = self._listed()
-        if not any(folder.is_relative_to(path) for path in listed):
-            self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
-
-    def _keep(self, folders: list[Path]) -> None:
-        try:
-            self._list_file.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
-        except OSError:
-            self._folders = sorted(folders)
-
-    def _put(self, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
-        """Store documents, each with the time and size of its file, and drop those that are gone, in one transaction."""
-        self._use(lambda c: _store(c, rows, gone), write=True)
+    def _drop(self, urls: Iterable[str]) -> None:
+        self._use(lambda db: db.executemany(_DROP, [(url,) for url in urls]), write=True)
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        return self._use(lambda c: c.execute(query, values).fetchall())
+        return self._use(lambda db: db.execute(query, values).fetchall())
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
-        """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was begun anew gets its
+        """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was made anew gets its
         folders back first."""
         try:
             self._database.read(lambda connection: None)
@@ -311,15 +259,19 @@ class LocalProvider(
             raise ProviderError(f"local search: the index failed ({exc})", provider="local", reason="server") from exc
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
+def _store(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+    """Store a document, with the time and size of its file, in place of the one of the same address."""
+    connection.execute(_DROP, row[:1])
+    at = connection.execute(_STORE, row).lastrowid
+    connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
 
 
-def _store(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
-    """Store documents, each with the time and size of its file, in place of those of the same address; drop `gone`."""
-    connection.executemany("DELETE FROM documents WHERE url = ?", [(url,) for url in (*gone, *(row[0] for row in rows))])
-    for row in rows:
-        at = connection.execute(_STORE, row).lastrowid
-        connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
+def _is_asked_for(request: SearchRequest, url: str, day: str) -> bool:
+    """Say whether a document is of the days and the sites that a request allows; a folder on its path counts as its site."""
+    first, last = map(str, base.date_range(request.freshness) or ("", "9999"))
+    path = url.lower().replace("%20", "-")
+    allowed, blocked = ([f"/{site}/" in path for site in sites] for sites in (request.allowed_domains, request.blocked_domains))
+    return first <= day <= last and (any(allowed) or not allowed) and not any(blocked)
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------
