@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import json
-import re
 import sys
 import threading
 import time
@@ -29,7 +28,7 @@ from typing import Any, Literal
 
 from ipy_websearch import results as ev
 from ipy_websearch.display.render import View, bundle, render, words
-from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
+from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, safe_href, short_address
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -54,8 +53,6 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
-# A cell whose value is that of a bare `%ask` or `%%ask`; comments may follow it.
-_ENDS_WITH_ASK = r"(?m)\A\s*%%ask\b|^%?ask\b.*(?:\n[ \t]*(?:#.*)?)*\Z"
 # How an answer ends that is not simply finished.
 End = Literal["interrupted", "failed"]
 
@@ -279,6 +276,7 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "n": step.n,
+                "name": one_line(step.name),
                 "kind": "error" if step.is_error else step.kind,
                 "what": "✗ " * step.is_error + shorten(one_line(": ".join(filter(None, (step.name, detail)))), 90),
                 "start": round(left, 1),
@@ -366,9 +364,8 @@ class LiveAnswer:
 
 def is_notebook(shell: Any) -> bool:
     """Say whether the shell's displays can be updated in place, rather than being printed one below the other."""
-    in_terminal = any(kind.__name__ == "TerminalInteractiveShell" for kind in type(shell).__mro__)
     publisher = type(getattr(shell, "display_pub", None)).__name__
-    return not in_terminal and publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
+    return publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
 
 
 class _Notebook:
@@ -415,21 +412,26 @@ class _Notebook:
 
 
 class _Terminal:
-    """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
+    """Writes to standard output as it comes, and nothing twice: text by paragraphs, in lines as wide as the terminal."""
 
     def __init__(self, view: AnswerView) -> None:
         self._view, self._terminal = view, Terminal.here()
-        self._in_prose = False
-        self._rest = ""  # of a paragraph
-        self._end = ""  # the last two characters written
+        self._rest = ""  # of the text: a paragraph, a table or code whose end has not come
+        self._written: Literal["nothing", "line", "text"] = "nothing"
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write what was added."""
+        """Write what was added; text as far as its paragraphs and its blocks of code are whole."""
         for item in items:
             if item.glyph:
-                self._block(self._terminal.faint(self._terminal.wrap(f"{item.glyph} {item.text}")), gap=self._in_prose)
+                self._flush()
+                self._write(self._terminal.faint(self._terminal.wrap(f"{item.glyph} {item.text}")), "line")
+                continue
+            whole, _, rest = (self._rest + item.text).rpartition("\n\n")
+            if whole.count("```") % 2:
+                self._rest += item.text
             else:
-                self._prose(prose(item.text))
+                self._write(self._terminal.markdown(whole))
+                self._rest = rest
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
@@ -440,55 +442,34 @@ class _Terminal:
             shown |= {"labels": [] if view.offline else view.labels, "parts": [Item(view.help)]}  # its text has its label
         elif view.answer is None:
             return
-        self._block(render("answer", "txt", shown, self._terminal))
+        self._flush()
+        self._write(render("answer", "txt", shown, self._terminal))
 
-    def _prose(self, text: str) -> None:
-        """Write the lines that are full; what may still change (the last line, a table, open bold or code) waits."""
-        if not self._in_prose:
-            text = text.lstrip("\n")
-            self._write("\n" if self._end and text else "")
-            self._in_prose = bool(text)
-        if not self._terminal.width:
-            self._write(text)
-            return
-        whole, gap, self._rest = (self._rest + text).rpartition("\n\n")
-        if whole.count("```") % 2:
-            whole, self._rest = "", whole + gap + self._rest
-        if whole.strip():
-            self._write(f"{self._terminal.markdown(whole)}\n\n")
-        *lines, last = self._terminal.wrap(self._rest).split("\n")
-        full = "\n".join(lines)
-        if lines and not set("|`") & set(full) and full.count("**") % 2 == 0:
-            self._write(f"{self._terminal.style(full)}\n")
-            self._rest = last + self._rest[len(self._rest.rstrip(" ")) :]  # wrapping drops a blank at the end
-
-    def _block(self, text: str, *, gap: bool = True) -> None:
-        if not text:
-            return
+    def _flush(self) -> None:
         self._write(self._terminal.markdown(self._rest))
-        self._write("\n" if self._end[-1:] not in ("", "\n") else "")
-        self._write("\n" if gap and self._end not in ("", "\n\n") else "")
-        self._write(text + "\n")
-        self._in_prose, self._rest = False, ""
+        self._rest = ""
 
-    def _write(self, text: str) -> None:
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))  # a terminal may not be UTF-8
-        sys.stdout.flush()
-        self._end = (self._end + text)[-2:]
+    def _write(self, text: str, kind: Literal["line", "text"] = "text") -> None:
+        """Write a block; lines stand together, and a blank line around everything else."""
+        if text.strip():
+            gap = "" if self._written == "nothing" or self._written == kind == "line" else "\n"
+            encoding = sys.stdout.encoding or "utf-8"
+            print(gap + text.encode(encoding, "replace").decode(encoding), flush=True)  # a terminal may not be UTF-8
+            self._written = kind
 
 
-def mark_shown(ip: Any, value: Any) -> None:
-    """Say that `value` is on the page already: where it is the value of the cell that runs now, it is not shown once more."""
-    hook = ip.displayhook
-    if hook.exec_result is None or not re.search(_ENDS_WITH_ASK, hook.exec_result.info.raw_cell.rstrip()):
-        return
+def mark_shown(ip: Any, answer: Answer) -> None:
+    """Keep the rest of the cell from showing an answer that is on the page already, where it is the cell's value.
 
-    def forget(*_: Any) -> None:
-        vars(hook).pop("quiet", None)
-        ip.events.unregister("post_run_cell", forget)
+    IPython puts `sys.displayhook` back after each cell.
+    """
+    hook, show = ip.displayhook, sys.displayhook
 
-    hook.update_user_ns(value)
-    hook.fill_exec_result(value)
-    hook.quiet = lambda: True  # a terminal's prompt "Out[1]:" would stand there with nothing behind it
-    ip.events.register("post_run_cell", forget)
+    def show_others(value: Any) -> None:
+        if value is not answer:
+            show(value)
+        elif not hook.quiet():
+            hook.update_user_ns(value)
+            hook.fill_exec_result(value)
+
+    sys.displayhook = show_others

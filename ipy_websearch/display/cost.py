@@ -7,18 +7,16 @@ A `CostFrame` is a DataFrame with a column `usd` (NaN: unknown price). Its `summ
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
-from importlib import import_module
 from io import BytesIO
-from itertools import accumulate, starmap
 from typing import Any
 
 from ipy_websearch.display.render import View
 from ipy_websearch.display.text import cell, one_line
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import WebSearch, settings_in_force
 from ipy_websearch.text import plural, shorten, usd
 
 _ROWS = 60
@@ -33,10 +31,10 @@ _IDLE = {"cached": 0, "unknown": 0, "searches": 0, "status": "ok"}
 Step = tuple[datetime, str, Decimal]
 
 
-def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
+def cost_view(frame: Any) -> View | None:
     """Return what is shown of the bill, or of the ledger's rows; None for a part of them.
 
-    Of calls the last are shown, of sums the first. `budget_usd` is the session's budget, which its total is measured against.
+    Of calls the last are shown, of sums the first. The session's total is measured against its budget.
     """
     summary = frame.summary
     if summary is None or summary.rows != len(frame) or "usd" not in frame.columns:
@@ -47,8 +45,8 @@ def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
     names = [name for name in known if name in frame.columns and not (name in _IDLE and (frame[name] == _IDLE[name]).all())]
     columns = {name: [usd(value) if name == "usd" else _cell(value) for value in shown[name]] for name in names}
     left, largest = len(frame) - len(shown), frame["usd"].max()
-    measured = budget_usd if summary.scope == "this session" else None
-    share = math.fsum(frame["usd"].dropna()) / measured if measured else 0.0
+    budget_usd = (settings_in_force() or WebSearch()).session_budget_usd if summary.scope == "this session" else None
+    share = math.fsum(frame["usd"].dropna()) / budget_usd if budget_usd else 0.0
     return {
         "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
         "numeric": [frame[name].dtype.kind in "iuf" for name in names],
@@ -57,7 +55,7 @@ def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
         "more": f"… {plural(left, 'earlier row' if calls else 'more row')}" if left else "",
         "footer": cost_footer(frame).partition(" · ")[::2],
         "meter": min(round(100 * share, 1), 100),
-        "budget": f"{share:.0%} of the session's budget of {usd(measured)}" if measured else "",
+        "budget": f"{share:.0%} of the session's budget of {usd(budget_usd)}" if budget_usd else "",
     }
 
 
@@ -94,15 +92,10 @@ _LOOK: dict[str, Any] = {
     "savefig.transparent": True,
     "axes.titlesize": 11,
     "date.converter": "concise",
-    "timezone": "UTC",
+    "text.parse_math": False,
 }
+# The groups that are shown by name, the dearest.
 _GROUPS = 7
-
-
-def cost_words(steps: Sequence[Step], title: str, by: str) -> str:
-    """Return in words what the picture shows, for those who do not see it."""
-    span = f"{steps[0][0]:%Y-%m-%d %H:%M} to {steps[-1][0]:%Y-%m-%d %H:%M} UTC"
-    return f"Costs by {by}, {title}, {span}: {', '.join(starmap(_told, _by_group(steps)))}"
 
 
 def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
@@ -112,37 +105,27 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
         ConfigError: matplotlib, the extra [plot], is not installed.
     """
     try:
-        matplotlib, figures, _ = map(import_module, ("matplotlib", "matplotlib.figure", "matplotlib.dates"))
+        import matplotlib
+        from matplotlib.figure import Figure  # without pyplot, so that no backend of the notebook's is touched
     except ImportError:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
-    kept = {group for group, _ in _by_group(steps)[:_GROUPS]}
-    calls = [(moment, group if group in kept else "others", amount) for moment, group, amount in steps]
-    groups, moments = _by_group(calls), [moment.astimezone(UTC) for moment, _, _ in calls]
-    moments.append(moments[-1] + max((moments[-1] - moments[0]) / 30, timedelta(minutes=1)))  # the last step has width, too
-    added = [[float(amount) if name == group else 0.0 for _, name, amount in calls] for group, _ in groups]
-    with matplotlib.rc_context(_LOOK):  # without pyplot, so that no backend of the notebook's is touched
-        figure = figures.Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
+    import pandas as pd
+
+    calls = pd.DataFrame(steps, columns=["moment", "group", "usd"]).astype({"usd": float})
+    dearest = calls.groupby("group").usd.sum().nlargest(_GROUPS).index
+    calls["group"] = calls["group"].where(calls["group"].isin(dearest), "others")
+    curve = calls.pivot_table(index="moment", columns="group", values="usd", aggfunc="sum", fill_value=0).cumsum()
+    first, last = curve.index[[0, -1]]
+    curve.loc[last + max((last - first) / 30, pd.Timedelta(minutes=1))] = curve.loc[last]  # the last step has width, too
+    groups = curve.loc[last].sort_values(ascending=False).index
+    with matplotlib.rc_context(_LOOK):
+        figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
         axes = figure.subplots()
-        labels = [_told(*group).replace("$", r"\$") for group in groups]
-        axes.stackplot(
-            moments, [list(accumulate([*amounts, 0.0])) for amounts in added], labels=labels, step="post", alpha=0.75
-        )
-        axes.set(xlim=(moments[0], moments[-1]), ylim=(0, None), ylabel="USD")
-        axes.set_title(f"{title} · by {by} (UTC)".replace("$", r"\$"))
+        labels = [shorten(one_line(group), 40) for group in groups]
+        axes.stackplot(curve.index, curve[groups].T, labels=labels, step="post", alpha=0.75)
+        axes.set(xlim=curve.index[[0, -1]], ylim=(0, None), ylabel="USD", title=f"{title} · by {by} (UTC)")
         axes.grid(alpha=0.3)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
         picture = BytesIO()
         figure.savefig(picture, format="png")
     return picture.getvalue()
-
-
-def _by_group(steps: Iterable[tuple[Any, str, Decimal]]) -> list[tuple[str, Decimal]]:
-    """Return the US dollars of each group, the dearest first."""
-    sums: Any = Counter()
-    for _, group, amount in steps:
-        sums[group] += amount
-    return list(sums.most_common())
-
-
-def _told(group: str, amount: Decimal) -> str:
-    return f"{shorten(one_line(group), 40)} {usd(amount)}"

@@ -1,4 +1,4 @@
-"""What is shown of a search, a fetched page, an enriched frame, and any other frame of ours.
+"""What is shown of a search, a fetched page and an enriched frame.
 
 A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
 an ordinary table: its view is None and pandas shows it.
@@ -12,9 +12,9 @@ from typing import Any
 from ipy_websearch.display.render import View, words
 from ipy_websearch.display.text import cell, iso, one_line, place_of, safe_href, short_address
 from ipy_websearch.results import Page, SearchResults
+from ipy_websearch.settings import WebSearch, settings_in_force
 from ipy_websearch.text import duration, plural, shorten, usd
 
-MAX_ROWS = 50
 ENRICHED_ROWS = 20
 LOW_CONFIDENCE = 0.5
 # How much of a page is shown; `page.content` has all of it.
@@ -24,7 +24,6 @@ _SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _OWN = 4
-_MAX_COLUMNS = 8
 _ADDRESS = 4096
 NOTHING = "Try fewer words, drop --site or --freshness, or name another provider with --provider."
 
@@ -32,14 +31,14 @@ NOTHING = "Try fewer words, drop --site or --freshness, or name another provider
 # --- search results ---------------------------------------------------------------------------------------------
 
 
-def search_view(found: Any, *, max_rows: int = MAX_ROWS) -> View | None:
+def search_view(found: Any) -> View | None:
     """Return what is shown of a `SearchFrame` or `SearchResults`, None when its columns make no result cards."""
     frame = found.to_frame() if isinstance(found, SearchResults) else found
     names = list(frame.columns)
     if len(set(names)) != len(names) or not set(NEEDED) <= set(names):
         return None
     others = [name for name in names if name not in _SILENT]
-    shown = frame.head(max_rows)
+    shown = frame.head((settings_in_force() or WebSearch()).max_rows)
     rows = [
         {
             "label": cell(label, 30),
@@ -68,18 +67,6 @@ def search_view(found: Any, *, max_rows: int = MAX_ROWS) -> View | None:
 def _more(frame: Any, shown: Any) -> str:
     left = len(frame) - len(shown)
     return f"… {plural(left, 'more row')}" if left else ""
-
-
-def frame_view(frame: Any) -> View | None:
-    """Return what a terminal shows of any other frame: as many columns as fit, cut to its width; None for an empty one."""
-    if frame.empty or not all(isinstance(name, str) for name in frame.columns):
-        return None
-    shown = frame.iloc[:MAX_ROWS, :_MAX_COLUMNS]
-    rows = [[cell(value, 300) for value in row] for row in shown.itertuples(name=None)]
-    hidden = frame.columns[_MAX_COLUMNS:]
-    more = f"… more columns: {', '.join(map(one_line, hidden))}" if len(hidden) else ""
-    numeric = [True, *(kind.kind in "iuf" for kind in shown.dtypes)]
-    return {"rows": [["", *map(one_line, shown.columns)], *rows], "numeric": numeric, "more": [_more(frame, shown), more]}
 
 
 # --- enriched frames --------------------------------------------------------------------------------------------

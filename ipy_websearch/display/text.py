@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from itertools import starmap, zip_longest
 from numbers import Real
 from typing import Any
-from unicodedata import combining, east_asian_width
 from urllib.parse import quote, urlsplit
 
 from ipy_websearch.text import shorten, usd, visible
@@ -195,7 +194,7 @@ class Terminal:
 
 def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:
     """Return rows of cells as lines of at most `width` columns (0: 100), numbers to the right; long cells are cut."""
-    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     while sum(widths) + 2 * len(widths) - 2 > (width or 100) and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
     return ["  ".join(starmap(_padded, zip_longest(row, widths, numeric))).rstrip() for row in rows]
@@ -203,16 +202,7 @@ def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int
 
 def _padded(cell: Any, width: int, is_number: bool | None) -> str:
     text = shorten(str(cell), width)
-    while columns_of(text) > width:
-        text = shorten(text, len(text) - 1)
-    blank = " " * (width - columns_of(text))
-    return blank + text if is_number else text + blank
-
-
-def columns_of(text: Any) -> int:
-    """Return how many columns of a terminal a text takes: Chinese, Japanese and Korean letters are two columns wide."""
-    text = str(text)
-    return len(text) if text.isascii() else sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
+    return text.rjust(width) if is_number else text.ljust(width)
 
 
 def prose(markdown: str) -> str:

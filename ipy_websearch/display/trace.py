@@ -1,17 +1,18 @@
 """What went to a model and what came back.
 
-`%trace`: what each step of an answer cost and took on a timeline, and the JSON that went out and came back, folded.
+`%trace`: what each step of an answer cost and took on a timeline, and the JSON that went out and came back, folded; of a
+request only what an earlier one had not sent already. One step alone is shown whole. For a class there is a widget
+(`widget.py`): the steps walked through with buttons or arrow keys. All three show the same `step_views`.
 
-The overview leaves out of a request what an earlier one had sent already, so that what is new can be seen; one step alone is
-shown whole. A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values,
-since it knows HTML. For a class there is a widget (`widget.py`): the steps walked through with buttons or arrow keys.
+A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values, since it knows
+HTML.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
@@ -25,16 +26,13 @@ from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import duration, plural, shorten, visible
 
-# The most that all JSON of an overview takes of a notebook file.
+# The most JSON of an overview and of a widget, which are stored with the notebook, and of one step; `answer.trace` has all.
 OVERVIEW_CHARACTERS = 48_000
-# The most that one request or response takes of it.
-PART_CHARACTERS = 6_000
-# The most of one step that is shown; `answer.trace` has all of it.
-STEP_CHARACTERS = 200_000
-# The most that a widget holds: it is stored with the notebook.
 WIDGET_CHARACTERS = 300_000
-# Characters of one text; encrypted content and pictures in base64 say nothing beyond.
-LONGEST = 20_000
+STEP_CHARACTERS = 200_000
+# To how many characters texts are cut: encrypted content and pictures in base64 say nothing beyond the first number, and the
+# others are tried until all fits.
+_LONGEST = (20_000, 5_000, 1_000, 200, 50)
 
 _HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
 _INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
@@ -67,39 +65,48 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
 
 def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
     """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
-    rows, title = timeline(answer.trace), shorten(one_line(answer.question), 120)
-    if not step:
-        frame = TraceFrame(answer.steps)
-        frame.view = {"title": title, "rows": rows, "note": note or (_HINT if rows else ""), **_overview(answer)}
+    title, usage = shorten(one_line(answer.question), 120), answer.usage
+    if step:
+        frame = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True))
+        title = f"step {step} of {len(answer.trace)} · {title}"
+        frame.view = {"title": title, "rows": step_views(answer, STEP_CHARACTERS, step), "is_open": True, "note": note}
         return frame
-    frame, shown = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True)), answer.trace[step - 1]
-    folds = list(_folds(shown, shown.request, STEP_CHARACTERS, "answer.trace has"))
-    title = f"step {step} of {len(rows)} · {title}"
-    frame.view = {"title": title, "rows": rows[step - 1 : step], "folds": folds, "is_open": True, "note": note}
+    frame = TraceFrame(answer.steps)
+    cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
+    tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens{cached}"
+    total = f"in all: {duration(answer.seconds)} · {tokens} · {cost(answer.cost_usd)}"
+    frame.view = {"title": title, "rows": step_views(answer), "total": total, "note": note or _HINT}
     return frame
 
 
-def _overview(answer: Answer) -> View:
-    """Return the JSON of all steps, folded and cut, and the sums."""
-    limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
-    parts = zip(answer.trace, requests_news(answer.trace), strict=True)
-    folds = [fold for step, new in parts for fold in _folds(step, new, limit, f"%trace {step.n} shows")]
-    usage = answer.usage
-    cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
-    tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens{cached}"
-    return {"folds": folds, "total": f"in all: {duration(answer.seconds)} · {tokens} · {cost(answer.cost_usd)}"}
+def step_views(answer: Answer, most: int = OVERVIEW_CHARACTERS, number: int = 0) -> list[View]:
+    """Return the rows of the timeline, each with what was spent `so_far`, how many tokens were `cached`, and the JSON that was
+    `sent` and that was `got`, "" for none.
+
+    Of a request this is what an earlier one had not sent; with a `number`, that step is returned alone and whole. Texts are
+    shortened until all JSON takes about `most` characters.
+    """
+    rows = list(zip(timeline(answer.trace), answer.trace, requests_news(answer.trace), strict=True))
+    if number:
+        row, step, _ = rows[number - 1]
+        rows = [(row, step, step.request)]
+    for longest in _LONGEST:
+        bodies = [(_json(request, longest), _json(step.response, longest)) for _, step, request in rows]
+        if sum(len(sent) + len(got) for sent, got in bodies) <= most:
+            break
+    views = list[View]()
+    for (row, step, _), (sent, got) in zip(rows, bodies, strict=True):
+        so_far = cost(add_money(*(done.cost_usd for done in answer.trace[: step.n])))
+        cached = f"{step.usage.cache_read_tokens:,}" if step.usage.cache_read_tokens else ""
+        views.append({**row, "so_far": so_far, "cached": cached, "sent": sent, "got": got})
+    return views
 
 
-def _folds(step: Step, request: Any, limit: int, more: str) -> Iterator[tuple[str, str, str]]:
-    """Yield title, JSON and what has the rest of it, for the request and the response of a step, as far as there are any."""
-    for name, part in (("request", request), ("response", step.response)):
-        if part is not None:
-            text = json.dumps(compact(part), indent=2, ensure_ascii=False, default=str)
-            rest = f"… {more} all {len(text):,} characters" if len(text) > limit else ""
-            yield f"{step.n} · {one_line(step.name)} · {name}", text[:limit], rest
+def _json(value: Any, longest: int) -> str:
+    return "" if value is None else json.dumps(compact(value, longest), indent=2, ensure_ascii=False, default=str)
 
 
-def compact(value: Any, longest: int = LONGEST) -> Any:
+def compact(value: Any, longest: int) -> Any:
     """Return a value with mappings and sequences as plain JSON, texts over `longest` characters cut with their length."""
     if isinstance(value, str):
         return visible(value) if len(value) <= longest else f"{visible(value[:longest])}… ({len(value):,} characters)"
@@ -134,22 +141,7 @@ def trace_widget(answer: Answer, step: int = 1) -> Any:
     except ImportError:
         return trace_frame(answer, note=_INSTALL)
     view = trace_frame(answer).view or {}
-    widget = TraceWidget(title=view["title"], steps=step_views(answer), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
+    steps = step_views(answer, WIDGET_CHARACTERS)
+    widget = TraceWidget(title=view["title"], steps=steps, step=step, mark=f"ipyws-{uuid.uuid4().hex}")
     widget.page = bundle("trace", view)
     return widget
-
-
-def step_views(answer: Answer) -> list[dict[str, Any]]:
-    """Return the rows of the timeline, each with what was spent `so_far`, how many tokens were `cached`, and the JSON that was
-    `sent` (what is new of it) and that was `got`, whose texts are shortened until all fit."""
-    sent, got = requests_news(answer.trace), [step.response for step in answer.trace]
-    for longest in (LONGEST, 5_000, 1_000, 200, 50):
-        bodies = compact([sent, got], longest)
-        if len(json.dumps(bodies, ensure_ascii=False, default=str)) <= WIDGET_CHARACTERS:
-            break
-    views = list[dict[str, Any]]()
-    for row, step, request, response in zip(timeline(answer.trace), answer.trace, *bodies, strict=True):
-        so_far = cost(add_money(*(done.cost_usd for done in answer.trace[: step.n])))
-        cached = f"{step.usage.cache_read_tokens:,}" if step.usage.cache_read_tokens else ""
-        views.append({**row, "so_far": so_far, "cached": cached, "sent": request, "got": response})
-    return views

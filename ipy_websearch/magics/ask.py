@@ -78,8 +78,7 @@ def _answer(call: Call, session: Any, run: Any) -> Any:
     from ipy_websearch.display.answer import LiveAnswer, mark_shown
 
     first = not any(answer.offline for answer in session.answers)
-    hook = call.shell.displayhook
-    silent = type(hook).quiet(hook)  # by a ";"; `mark_shown` of an earlier %ask in this cell changed the hook's own
+    silent = call.shell.displayhook.quiet()  # by a ";"
     live = None if silent else LiveAnswer(call.shell, spent=lambda: run.booking.cost_usd, introduce=first)
     try:
         for event in run:

@@ -71,7 +71,7 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
     """Show the picture; where there is nothing to draw, say so."""
     from base64 import b64encode
 
-    from ipy_websearch.display.cost import cost_png, cost_words
+    from ipy_websearch.display.cost import cost_png
 
     by = options.get("by", "kind")
     steps = session.cost_curve(**{**options, "by": by})
@@ -79,4 +79,4 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
         print(f"There is nothing to plot: no calls in {scope}.")
         return
     picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
-    display({"image/png": picture, "text/plain": cost_words(steps, scope, by)}, raw=True)
+    display({"image/png": picture, "text/plain": f"Costs by {by}, {scope}."}, raw=True)

@@ -169,14 +169,6 @@ def test_values_show_themselves_as_at_the_end_of_their_run(ip: Any) -> None:
     assert "text/markdown" not in ip.run("frame").outputs[-1].data, "Markdown is for answers alone"
 
 
-def test_displays_of_the_users_own_go_before_and_stay(bare_shell: Any) -> None:
-    bare_shell.ip.display_formatter.formatters["text/html"].for_type("ipy_websearch.results.Answer", lambda answer: "theirs")
-    bare_shell.ns["answer"] = ANSWER
-    with register(bare_shell.ip):
-        assert bare_shell.run("answer").html == "theirs"
-    assert bare_shell.run("answer").html == "theirs"
-
-
 def test_a_formatter_of_all_frames_leaves_ours_alone(ip: Any) -> None:
     """Colab has one of HTML."""
     formatter = ip.ip.display_formatter.formatters["text/html"]

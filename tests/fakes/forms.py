@@ -7,10 +7,10 @@ from typing import Any
 from ipy_websearch.display.answer import AnswerView, answer_view, panel_view
 from ipy_websearch.display.cost import cost_view
 from ipy_websearch.display.render import Form, render
-from ipy_websearch.display.tables import enriched_view, frame_view, page_view, search_view
+from ipy_websearch.display.tables import enriched_view, page_view, search_view
 from ipy_websearch.display.text import PLAIN, Terminal
 from ipy_websearch.display.trace import TraceFrame, trace_view
-from ipy_websearch.frames import CostFrame, EnrichedFrame, SearchFrame, WebFrame
+from ipy_websearch.frames import CostFrame, EnrichedFrame, SearchFrame
 from ipy_websearch.results import Answer, Page, Panel, SearchResults
 
 VIEWS: dict[type, Any] = {
@@ -21,7 +21,6 @@ VIEWS: dict[type, Any] = {
     EnrichedFrame: enriched_view,
     CostFrame: cost_view,
     TraceFrame: trace_view,
-    WebFrame: frame_view,
 }
 
 

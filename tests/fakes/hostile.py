@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from ipy_websearch.display.text import safe_href
-from ipy_websearch.frames import CostFrame, EnrichedFrame, WebFrame
+from ipy_websearch.frames import CostFrame, EnrichedFrame
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 from tests.fakes.forms import html_of, markdown_of, text_of
 
@@ -110,4 +110,3 @@ def outputs(t: str) -> Iterator[tuple[str, str, str]]:
     enriched = EnrichedFrame({**cells, "a_confidence": [0.1], "enrich_status": ["error"]})
     for frame in (enriched, CostFrame({"question": [t], "name": [t], "usd": [0.1]})):
         yield html_of(frame), "", text_of(frame)
-    yield "", "", text_of(WebFrame({t: [t], "n": [1]}, index=[t]))

@@ -70,9 +70,9 @@ function blocks(who, content) {
 }
 
 function sentCards(step) {
-  const { sent } = step;
-  if (sent === null) return [];
-  if (!isModel(step) || typeof sent !== "object") return [entry("input", "", json(sent))];
+  if (!step.sent) return [];
+  const sent = JSON.parse(step.sent);
+  if (!isModel(step) || sent === null || typeof sent !== "object") return [entry("input", "", json(sent))];
   const { system, tools, messages, ...settings } = sent;
   const cards = [entry("settings", "", json(settings), false)];
   if (system) cards.push(entry("system", "", listed(system).map(textOf).join("\n\n"), false));
@@ -88,8 +88,8 @@ function sentCards(step) {
 }
 
 function gotCards(step) {
-  const { got } = step;
-  if (got === null) return [];
+  if (!step.got) return [];
+  const got = JSON.parse(step.got);
   if (isModel(step)) return blocks("assistant", got);
   return typeOf(got) === "tool_result" ? blocks("result", got.content) : [entry("result", "", json(got))];
 }
