@@ -1,4 +1,4 @@
-"""Plain text out of hostile text: tags, entities, control and invisible characters; and amounts of money. Pure string work.
+"""Plain text out of hostile text: tags, entities, control and invisible characters; dates; amounts of money. Pure string work.
 
 Text from the web goes through `plain` or `visible` before it reaches a field, a prompt, a terminal or a notebook. They make
 it harmless as characters; `display` makes it harmless as HTML and Markdown.
@@ -10,8 +10,9 @@ import re
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-# `%load_ext` imports this module; decimal and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
+# `%load_ext` imports this module; decimal, email and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
 if TYPE_CHECKING:
+    from datetime import datetime
     from decimal import Decimal
 
 # All but `_SPACE` are compiled at their first use: they take 3 ms, for which loading the extension should not wait.
@@ -105,6 +106,32 @@ def sound(value: Any) -> Any:
         case float():
             return value if isfinite(value) else None
     return value
+
+
+def fenced(text: str, language: str) -> str:
+    """Return `text` as a fenced code block of Markdown that nothing in it can close."""
+    longest = max(map(len, re.findall(r"(?m)^[ \t>]*(`{3,}|~{3,})", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
+
+
+def parse_date(text: str) -> datetime | None:
+    """Return the date that `text` gives in ISO 8601, as 2026/03/01 or in RFC 2822's form, as aware UTC, else None.
+
+    A date without a time is midnight UTC; a time without a zone is read as UTC.
+    """
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    text = text.strip()[:40]
+    try:
+        if text[:4].isdigit():
+            when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", text.replace("/", "-")))
+        else:
+            when = parsedate_to_datetime(text)
+        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def plural(number: int, one: str, many: str = "") -> str:

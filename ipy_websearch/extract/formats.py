@@ -13,15 +13,14 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ipy_websearch.errors import FetchError
 from ipy_websearch.results import Page
-from ipy_websearch.text import plain, shorten, visible
+from ipy_websearch.text import fenced, parse_date, plain, shorten, visible
 
 MAX_LINKS = 5_000
 _MAGIC = {
@@ -53,7 +52,6 @@ _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
-_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 # Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _FEW, _LOOK = 0.01, 4_096
@@ -166,28 +164,6 @@ def web_links(text: str) -> tuple[str, ...]:
     """Return the http(s) addresses written in `text`, each once, in order, at most `MAX_LINKS`."""
     addresses = (match[0] for match in islice(_ADDRESS.finditer(text), 4 * MAX_LINKS))
     return tuple(dict.fromkeys(a.rstrip(".,;:!?*_~" if "(" in a else ".,;:!?*_~)") for a in addresses))[:MAX_LINKS]
-
-
-def fenced(text: str, language: str) -> str:
-    """Return `text` as a fenced code block that nothing in it can close."""
-    fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
-    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
-
-
-def parse_date(text: str) -> datetime | None:
-    """Return the date that `text` gives in ISO 8601, as 2026/03/01 or in RFC 2822's form, as aware UTC, else None.
-
-    A date without a time is midnight UTC; a time without a zone is read as UTC.
-    """
-    text = text.strip()[:40]
-    try:
-        if text[:4].isdigit():
-            when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", text.replace("/", "-")))
-        else:
-            when = parsedate_to_datetime(text)
-        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 # --- PDFs, when pypdf is installed (the extra `[pdf]`) -------------------------------------------------------------------

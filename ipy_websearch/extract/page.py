@@ -21,18 +21,16 @@ from lxml import etree, html
 from ipy_websearch.extract.content import HEADINGS, keep_content
 from ipy_websearch.extract.formats import (
     decode,
-    fenced,
     is_binary,
     kind_of,
     page_of,
-    parse_date,
     read_pdf,
     read_text,
     refusal,
     web_address,
 )
 from ipy_websearch.results import Page
-from ipy_websearch.text import visible
+from ipy_websearch.text import fenced, parse_date, visible
 
 # libxml2 is quadratic in the attributes of one tag (25,000 take 3.8 s, 100,000 take 143 s) and drops text below its depth
 # limit without a word. Measured November 2026.

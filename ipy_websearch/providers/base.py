@@ -24,12 +24,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtim
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
-from ipy_websearch.extract.formats import parse_date
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import duration, plain, shorten, visible
+from ipy_websearch.text import duration, parse_date, plain, shorten, visible
 
 T = TypeVar("T")
 # A JSON object: the parameters that an engine is sent, its answer, a hit in it.

@@ -27,12 +27,11 @@ from typing import Any, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
-from ipy_websearch.extract.formats import fenced
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
 from ipy_websearch.providers.passages import SENTENCE_END, Piece, bm25, content_words, pieces_of, stem, stems
 from ipy_websearch.results import Charge, SearchResult, SearchResults
-from ipy_websearch.text import plain, shorten, visible
+from ipy_websearch.text import fenced, plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.

@@ -25,7 +25,6 @@ from pydantic import AliasChoices, BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import FetchError, WebSearchError
-from ipy_websearch.extract.formats import fenced
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
@@ -33,7 +32,7 @@ from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider, used
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Charge, Page, SearchResults
-from ipy_websearch.text import plain, plural, shorten, visible
+from ipy_websearch.text import fenced, plain, plural, shorten, visible
 from ipy_websearch.tools.base import (
     MODEL_CHARACTERS,
     Passage,
