@@ -13,7 +13,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -151,10 +151,7 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
         else:
             words.append(word)
             rest = rest[len(word) :].lstrip()
-    try:
-        parsed = vars(parser.parse_args(options))
-    except UsageError as exc:
-        raise UsageError(str(exc).removeprefix("argument ")) from None
+    parsed = vars(parser.parse_args(options))
     given = {name: value for name, value in parsed.items() if value != parser.get_default(name) and value != []}
     return given, " ".join(filter(None, (*words, re.sub(f"^{_END}", "", rest))))
 
@@ -221,10 +218,10 @@ def variables_of(shell: Any) -> dict[str, Any]:
     }
 
 
-def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], None] = print) -> str:
+def interpolate(text: str, variables: Mapping[str, Any]) -> str:
     """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
 
-    Inserted text is not scanned again. `tell` is told once what was cut, and of names that are nearly a variable's.
+    Inserted text is not scanned again. What was cut is printed, and names that are nearly a variable's.
 
     Raises:
         UsageError: a variable cannot be written as text.
@@ -236,53 +233,44 @@ def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], N
             written[f"{{{place}}}"] = place
         elif name in variables:
             try:
-                written[place] = as_text(variables[name], partial(_tell_cut, tell, place))
+                written[place], cut = as_text(variables[name])
             except Exception as exc:  # the variable's own code
                 raise UsageError(f"{place} cannot be written as text: {type(exc).__name__}: {exc}") from None
+            if cut:
+                print(f"{place} was cut: {cut} were put in")
         elif hint := did_you_mean(name, variables, _TYPO):
-            tell(f"{place} names no variable{hint}")
+            print(f"{place} names no variable{hint}")
     return re.sub(_PLACE, lambda found: written.get(found[0], found[0]), text)
 
 
-def _tell_cut(tell: Callable[[str], None], place: str, cut: str) -> None:
-    tell(f"{place} was cut: {cut} were put in")
+def as_text(value: Any) -> tuple[str, str]:
+    """Return a variable as text for a model, and what was cut ("100 of 500 rows"): strings as they are, frames and columns in
+    memory as a CSV table, arrays and lists as JSON.
 
-
-def as_text(value: Any, tell: Callable[[str], None] = print) -> str:
-    """Return a variable as text for a model: strings as they are, frames as a CSV table, arrays and lists as JSON.
-
-    At most 100 rows and 20,000 characters. What is left out is said in the text, and to `tell`, as "100 of 500 rows".
+    At most 100 rows and 20,000 characters are given, and the text says so.
     """
-    text = value if isinstance(value, str) else _table(value, tell)
-    if text is None:
-        plain = value if isinstance(value, dict | list | tuple) else _plain(value)
-        text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, default=_plain, skipkeys=True)
-    if len(text) <= MAX_CHARS:
-        return text
-    tell(f"{MAX_CHARS:,} of {len(text):,} characters")
-    return f"{text[:MAX_CHARS]}… (cut: {len(text):,} characters in all)"
-
-
-def _table(value: Any, tell: Callable[[str], None]) -> str | None:
-    """Return a frame or column of any library that narwhals knows as a table with its shape, None for anything else."""
     import narwhals as nw
 
-    # narwhals warns of Dask's frames, and its own head reads one partition
-    head = value.head(MAX_ROWS + 1, npartitions=-1) if hasattr(value, "npartitions") else value
-    frame: Any = nw.from_native(head, pass_through=True, allow_series=True)
-    if frame is value:
-        return None
-    frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
-    is_lazy = head is not value or isinstance(frame, nw.LazyFrame)  # to count its rows would be to compute it all
-    frame = frame.lazy().head(MAX_ROWS + 1).collect() if is_lazy else frame
-    many, first = f"{len(frame)}", ""
-    if len(frame) > MAX_ROWS:
-        many, first = f"more than {MAX_ROWS}" if is_lazy else many, f", the first {MAX_ROWS}"
-        tell(f"{MAX_ROWS} of {many} rows")
-    frame = frame.head(MAX_ROWS)
-    named = getattr(getattr(frame.to_native(), "index", None), "name", None)  # pandas keeps the groups of a sum in its index
-    csv = frame.to_native().to_csv() if named else frame.write_csv()
-    return f"table of {many} rows x {len(frame.columns)} columns{first}:\n{csv}".rstrip()
+    frame: Any = nw.from_native(value, eager_only=True, allow_series=True, pass_through=True)
+    if frame is not value:
+        text, cut = _table(frame.to_frame() if isinstance(frame, nw.Series) else frame)
+    else:
+        plain = value if isinstance(value, str | dict | list | tuple) else _plain(value)
+        text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, default=_plain, skipkeys=True)
+        cut = ""
+    if len(text) <= MAX_CHARS:
+        return text, cut
+    cut = f"{MAX_CHARS:,} of {len(text):,} characters"
+    return f"{text[:MAX_CHARS]}… (cut: {len(text):,} characters in all)", cut
+
+
+def _table(frame: Any) -> tuple[str, str]:
+    """Return a narwhals frame as a table with its shape, and what was cut of it."""
+    shown, rows = frame.head(MAX_ROWS), len(frame)
+    named = getattr(getattr(shown.to_native(), "index", None), "name", None)  # pandas keeps the groups of a sum in its index
+    csv = shown.to_native().to_csv() if named else shown.write_csv()
+    some, cut = (f", the first {MAX_ROWS}", f"{MAX_ROWS} of {rows} rows") if rows > MAX_ROWS else ("", "")
+    return f"table of {rows} rows x {len(frame.columns)} columns{some}:\n{csv}".rstrip(), cut
 
 
 def _plain(value: Any) -> Any:

@@ -43,11 +43,9 @@ def cost(call: Call) -> Any:
     if reset:
         session.reset_cost()
         print("The session's count starts anew; what was spent stays in the ledger (%cost --all).")
-    budgets = [name for name in ("session_budget_usd", "day_budget_usd") if name in options]
-    for name in budgets:
-        _set_budget(session.settings, name, options.pop(name))
-    if (reset or budgets) and not (options or plot or rows or call.output):
-        return None
+    for name in ("session_budget_usd", "day_budget_usd"):
+        if name in options:
+            _set_budget(session.settings, name, options.pop(name))
     if not rows:
         options.setdefault("by", "question")
     frame = session.cost(**options)

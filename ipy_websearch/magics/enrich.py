@@ -60,13 +60,10 @@ def enrich(call: Call) -> Any:
     columns = parse_cell(cell.removesuffix(";"))
     enriched, interrupted = api.run_enrichment(call.session.enrichment(frame, columns, **options), told="")
     call.keep(enriched)
-    shown = None if cell.endswith(";") else enriched
     if interrupted:  # the cell fails, so that those that wait do not run; the frame so far is its result all the same
-        hook = call.shell.displayhook
-        (hook.update_user_ns if shown is None else hook)(enriched)
-        kept = f"_ and {call.output}" if call.output else "_"
-        raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
-    return shown
+        call.shell.displayhook(enriched)
+        raise Interrupted("what was filled by then is in _, and is not asked again; run the cell again for the rest")
+    return None if cell.endswith(";") else enriched
 
 
 def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any:
@@ -80,9 +77,8 @@ def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any
 
 
 def is_cluster(value: Any) -> bool:
-    """Return whether something is a Dask client, a cluster or the address of one; Dask is not imported for it."""
-    is_address = isinstance(value, str) and "://" in value
-    return is_address or hasattr(type(value), "dashboard_link") or hasattr(value, "scheduler_address")
+    """Return whether something is a Dask client or a cluster; Dask is not imported for it."""
+    return hasattr(type(value), "dashboard_link") or hasattr(value, "scheduler_address")
 
 
 def parse_cell(cell: str) -> dict[str, Any]:

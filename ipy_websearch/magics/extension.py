@@ -23,7 +23,7 @@ from ipy_websearch.display.formatters import register
 from ipy_websearch.magics.arguments import RawAssignment, RawLine, parse, variables_of
 from ipy_websearch.magics.ask import ask
 from ipy_websearch.magics.cost import cost
-from ipy_websearch.magics.enrich import enrich, is_cluster
+from ipy_websearch.magics.enrich import enrich
 from ipy_websearch.magics.search import fetch, search
 from ipy_websearch.magics.trace import panels, trace
 from ipy_websearch.magics.websearch import COMMANDS, websearch
@@ -31,7 +31,7 @@ from ipy_websearch.settings import load_settings, use_settings
 
 MAGICS = (search, fetch, ask, enrich, cost, trace, panels, websearch)
 _ATTRIBUTE = "_ipy_websearch_loaded"
-_MAGIC = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
+_LINE = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
 _CELL = r"\s*%%([a-z]+)\b"
 _VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
 # Positional arguments in which nothing is completed.
@@ -51,7 +51,10 @@ def load(shell: Any) -> None:
     for name, magic in magics.items():
         for kind in magic.kinds:
             table = shell.magics_manager.magics[kind]
-            undo.callback(_take_back, table, name, magic, table.get(name))
+            if name in table:  # of somebody else: it comes back
+                undo.callback(table.__setitem__, name, table[name])
+            else:
+                undo.callback(table.pop, name, None)
             table[name] = magic
     matchers, transformers = shell.Completer.custom_matchers, shell.input_transformer_manager.token_transformers
     for items, added in (
@@ -75,14 +78,6 @@ def unload(shell: Any) -> None:
     if hasattr(shell, _ATTRIBUTE):
         getattr(shell, _ATTRIBUTE).close()
         delattr(shell, _ATTRIBUTE)
-
-
-def _take_back(table: dict[str, Any], name: str, magic: Any, before: Any) -> None:
-    """Put back what stood in a table of magics, unless something else stands there since."""
-    if table.get(name) == magic:
-        del table[name]
-        if before is not None:
-            table[name] = before
 
 
 def _remove(items: list[Any], item: Any) -> None:
@@ -109,17 +104,17 @@ def completion(shell: Any, magics: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
-    line = context.text_until_cursor
-    typed_line, cell = re.fullmatch(_MAGIC, line), re.match(_CELL, context.full_text)
-    in_body = context.cursor_line > 0 and cell is not None and cell[1] in magics
-    if not in_body and (typed_line is None or typed_line[1] not in magics):
+    """Return what may stand at the cursor: on a line of one of our magics, or in the cell below one."""
+    cell = re.match(_CELL, context.full_text) if context.cursor_line else None
+    found = cell or re.fullmatch(_LINE, context.text_until_cursor)
+    if found is None or found[1] not in magics:
         return "", ()
-    if variable := re.search(_VARIABLE, line):
+    if variable := re.search(_VARIABLE, context.text_until_cursor):
         return variable[1], variables_of(shell)
-    if in_body or typed_line is None:
+    if cell:
         return "", ()
-    *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", typed_line[2]))
-    return _argument(shell, magics[typed_line[1]].make_parser(), typed, before)
+    *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", found[2]))
+    return _argument(shell, magics[found[1]].make_parser(), typed, before)
 
 
 def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
@@ -128,8 +123,8 @@ def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
     last = flags.get(before[-1]) if before else None
     if last is not None and last.nargs != 0:
         return _values(shell, last, typed, last.dest)
-    positional = next((action for action in parser._actions if not action.option_strings), None)
-    name = positional.dest if positional is not None else ""
+    (positional,) = parser._get_positional_actions() or [None]
+    name = getattr(positional, "dest", "")
     if name in _TEXTS and ("--" in before or parse(parser, " ".join(before))[1]):
         return "", ()
     if typed.startswith("-"):
@@ -156,7 +151,6 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
         "panel": session.panels,
         "output": variables,
         "frame": [variable for variable, value in variables.items() if hasattr(value, "columns")],
-        "cluster": [variable for variable, value in variables.items() if is_cluster(value)],
         "command": [command.split()[0] for command in COMMANDS],
         "key": [short for spec in KEYS.values() for short in spec.names],
     }

@@ -32,32 +32,26 @@ def trace(call: Call) -> Any:
         %trace --otel trace.json
     """
     session, options = call.session, call.options
-    if not session.answers:
+    answer = next(reversed(session.answers), None)
+    if answer is None or not answer.trace:
         print("There are no steps to show yet; ask first, with %ask or %%ask.")
         return None
-    from ipy_websearch.display.trace import trace_frame, trace_widget, without_keys
-
-    answer = session.answers[-1]
-    steps, number = len(answer.trace), 0
+    steps = len(answer.trace)
     if "otel" in options:
         print(f"{steps} steps written to {session.export_trace(options['otel'])}")
         return None
-    if call.text:
-        if call.text not in map(str, range(1, steps + 1)):
-            raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {call.text!r} (%trace --help)")
-        number = int(call.text)
-    shown = without_keys(answer, session.redact)
+    if call.text and call.text not in map(str, range(1, steps + 1)):
+        raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {call.text!r} (%trace --help)")
+    from ipy_websearch.display.trace import trace_frame, trace_widget, without_keys
+
+    number, note, shown = int(call.text or 0), "", without_keys(answer, session.redact)
     if "widget" in options:
         return call.keep(trace_widget(shown, number or 1))
-    if "step" not in options:
-        return call.keep(trace_frame(shown, number))
-    last_answer, last_number = session.last_step_shown
-    number = number or (last_number if last_answer is answer else 0) + 1
-    if number > steps:
-        print(f"Step {steps} was the last; %trace --step 1 begins anew.")
-        return None
-    session.last_step_shown = (answer, number)
-    note = "%trace --step shows the next step" if number < steps else "this is the last step"
+    if "step" in options:
+        last_answer, last_number = session.last_step_shown
+        number = number or (last_number % steps if last_answer is answer else 0) + 1
+        session.last_step_shown = (answer, number)
+        note = "%trace --step shows the next step" if number < steps else "this is the last step; %trace --step begins anew"
     return call.keep(trace_frame(shown, number, note=note))
 
 

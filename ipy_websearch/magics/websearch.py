@@ -116,20 +116,16 @@ def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) 
     return f"{spec.variable} is set for this session{where}."
 
 
-def _index(call: Call, *folders: str, remove: bool = False) -> str:
-    index = call.session.index
-    if not folders:
-        listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
+def _index(call: Call, folder: str = "", /, *, remove: bool = False) -> str:
+    index, path = call.session.index, Path(folder).expanduser()
+    if not folder:
+        listed = [f"{count:6,}  {name}" for name, count in index.folders()]
         return "\n".join(listed) or "No folder of yours is in the local index."
-    lines = []
-    for folder in (Path(name).expanduser() for name in folders):
-        if remove:
-            lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
-            continue
-        report = index.add_folder(folder)
-        counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
-        lines += [f"{folder}: {counts}", *(f"  skipped {path}: {reason}" for path, reason in report.skipped[:10])]
-    return "\n".join(lines)
+    if remove:
+        return f"{path}: {index.remove_folder(path)} documents removed from the local index"
+    report = index.add_folder(path)
+    counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
+    return "\n".join([f"{path}: {counts}", *(f"  skipped {name}: {reason}" for name, reason in report.skipped[:10])])
 
 
 def _clear_cache(call: Call) -> str:
@@ -212,7 +208,9 @@ def _stop(call: Call) -> str:
     recording = call.session.stop_recording()
     if recording is None:
         return "No cassette is recorded or replayed."
-    return f"{_count(recording)}." + (f"\nnote: {recording.problem}" if recording.problem else "")
+    done = "replayed from" if recording.replayed_from else "recorded in"
+    problem = f"\nnote: {recording.problem}" if recording.problem else ""
+    return f"{plural(recording.count, 'exchange')} {done} {recording.path}.{problem}"
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -275,7 +273,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         ("index", f"{sum(articles.values())} built-in articles: {', '.join(articles)}"),
         *(("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()),
         *(row for row in keys if len(row) == 2),
-        *([("cassette", f"{_count(session.recording)}; %websearch stop ends it")] if session.recording else []),
+        *([("cassette", f"{session.recording}; %websearch stop ends it")] if session.recording else []),
         ("version", f"ipy_websearch {ipy_websearch.__version__}"),
         ("data", str(session.data_dir)),
         ("settings", str(settings_dir())),
@@ -298,8 +296,3 @@ def _answers(session: Any) -> str:
         if name != OFFLINE_MODEL and session.has_model_key:
             return f"{name}, with the tools {session.settings.tools}"
     return "passages as found; no model is asked" if name == OFFLINE_MODEL else f"passages as found; no key for {name}"
-
-
-def _count(recording: Any) -> str:
-    done = "replayed from" if recording.replayed_from else "recorded in"
-    return f"{plural(recording.count, 'exchange')} {done} {recording.path}"

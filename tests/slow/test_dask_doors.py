@@ -99,7 +99,7 @@ def test_search_gives_each_row_of_a_dask_frame_its_best_result(brave_api: Any) -
 
 
 def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster as a client, as a cluster, as an address, and as an address in a variable; a frame of pandas or of Dask."""
+    """The cluster as a client, as a cluster, and as an address; a frame of pandas or of Dask."""
     from ipy_websearch.enrichment import dask as clusters
 
     used: list[str] = []
@@ -112,9 +112,9 @@ def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, mon
 
     monkeypatch.setattr(clusters, "connect", noting)
     address = client.scheduler.address
-    shell.ns.update(frame=planets(), small=planets().compute(), cl=client, local=client.cluster, where=address)
+    shell.ns.update(frame=planets(), small=planets().compute(), cl=client, local=client.cluster)
     options = "--model offline -p local --no-progress --no-sources --fresh"
-    cases = [("small", "cl"), ("small", "local"), ("small", "where"), ("frame", address)]
+    cases = [("small", "cl"), ("small", "local"), ("frame", address)]
     for frame, cluster in cases:
         ran = shell.run(f"%%enrich {frame} --cluster {cluster} {options} -o out{CELL}")
         assert ran.ok, ran.error
