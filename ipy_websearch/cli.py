@@ -172,7 +172,7 @@ def _result(result: SearchResult) -> JSON:
 
 def _authentication(provider: str, keys: Any, what: str) -> str:
     """Return the seed's words for a key that is missing or refused, with our places."""
-    from ipy_websearch.providers.base import PROVIDERS
+    from ipy_websearch.providers.router import PROVIDERS
 
     specs = [keys.spec(key) for key in PROVIDERS[provider].keys]
     paths = [str(keys.settings_dir / spec.file_name) for spec in specs]

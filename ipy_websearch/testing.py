@@ -41,8 +41,8 @@ from ipy_websearch.model.offline.passages import Passage, cited_source, cited_te
 from ipy_websearch.model.offline.rules import check as check_request
 from ipy_websearch.model.offline.rules import everywhere, turns
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
-from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest, provider_info
-from ipy_websearch.providers.router import SearchRouter, Target
+from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest
+from ipy_websearch.providers.router import SearchRouter, Target, provider_info
 from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.settings import settings_in_force

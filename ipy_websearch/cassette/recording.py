@@ -49,7 +49,7 @@ from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
 from ipy_websearch.money.budget import UNRECORDED, Budgets
 from ipy_websearch.money.ledger import Ledger
-from ipy_websearch.providers.base import provider_infos
+from ipy_websearch.providers.router import provider_infos
 from ipy_websearch.results import SearchResults
 
 if TYPE_CHECKING:

@@ -181,7 +181,7 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        # Wikipedia takes three requests at once (`providers.base.WIKIPEDIA_AT_ONCE`), and each worker knows only its own.
+        # Wikipedia takes three requests at once (`providers.wikipedia.AT_ONCE`), and each worker knows only its own.
         asks_wikipedia = run.options.max_searches and (self._provider or self._session.router.first()) == "wikipedia"
         self._most_workers = 1 if asks_wikipedia else run.options.concurrency
         try:

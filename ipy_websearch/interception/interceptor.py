@@ -29,8 +29,8 @@ from ipy_websearch.model.requests import caches_for_an_hour, question, server_se
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
-from ipy_websearch.providers.base import Place, provider_infos
-from ipy_websearch.providers.router import provider_to_ask
+from ipy_websearch.providers.base import Place
+from ipy_websearch.providers.router import provider_infos, provider_to_ask
 from ipy_websearch.results import terms_of
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten

@@ -25,7 +25,8 @@ from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, RunBudget
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.options import AskOptions
-from ipy_websearch.providers.base import SearchRequest, provider_info
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.router import provider_info
 from ipy_websearch.results import Limits
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import NATIVE, TOOLS, Tool, named_tools

@@ -137,8 +137,8 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
     from ipy_websearch import api
     from ipy_websearch.keys import KEYS
     from ipy_websearch.model.client import ALIASES
-    from ipy_websearch.providers.base import provider_infos
     from ipy_websearch.providers.brave import catalogue
+    from ipy_websearch.providers.router import provider_infos
     from ipy_websearch.tools.base import TOOL_SETS
 
     session, variables = api.session(), variables_of(shell)

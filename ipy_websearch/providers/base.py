@@ -1,25 +1,21 @@
-"""What a search engine is: the request that every engine understands, the protocol it fulfils, and which engines there are.
+"""What a search engine is: the request that every engine understands, the protocol it fulfils, and what engines share.
 
 An engine is a class with a `name` and an async `search`. It turns a `SearchRequest` into its own wire format through
 `ProviderContext.http`, maps the answer to `SearchResults`, and raises nothing but this package's errors. The built-in ones
 share `Engine`; others need not. Another package adds an engine through an entry point of the group `ipy_websearch.providers`
-that resolves to a `ProviderInfo`; a broken entry point is passed over, and `plugins` says why. An engine's module is
-imported when the engine is first asked.
+that resolves to a `ProviderInfo`. Which engines there are, and which one is asked, is said in `router`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -27,196 +23,23 @@ from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, Provid
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.results import Charge, SearchResult, SearchResults
-from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import duration, parse_date, plain, shorten, visible
 
 T = TypeVar("T")
 # A JSON object: the parameters that an engine is sent, its answer, a hit in it.
 Json = dict[str, Any]
 SafeSearch = Literal["off", "moderate", "strict"]
-ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
-_DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
-_COUNTRY = re.compile(r"(?:[a-z]{2}|all)?", re.IGNORECASE)
-_LANGUAGE = re.compile(r"(?:[a-z]{2}(-[a-z]{2,4})?|all)?", re.IGNORECASE)
-
-# Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03).
-WIKIPEDIA_AT_ONCE = 3
-
-
-# --- from an engine's JSON to our fields ------------------------------------------------------------------------------
-#
-# Whatever an engine sends may be missing, null, of the wrong type or hostile: what cannot be read becomes "", None or (), never
-# a guess. Text is made plain (no tags, entities decoded), dates become aware UTC, relative dates ("3 days ago") are not dates.
-
-# Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`.
-DESCRIPTION_WIDTH = 2_000
-
-MAX_SNIPPETS = 5
-
-# The most credits or dollars that an answer is believed to have cost.
-MAX_AMOUNT = 100_000
+# --- the request ------------------------------------------------------------------------------------------------------
 
 # The periods of `SearchRequest.freshness`, in the words that several engines take, and in days.
 PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 
-_UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
-
-
-def present(**fields: Any) -> dict[str, Any]:
-    """Return the parameters of a request that have a value; None, "", 0, False and empty lists are left out."""
-    return {name: value for name, value in fields.items() if value}
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def at(value: Any, *path: str) -> Any:
-    """Return what stands at a path of nested JSON objects, None where there is nothing."""
-    for name in path:
-        value = mapping(value).get(name)
-    return value
-
-
-def items(value: Any) -> list[Any]:
-    """Return the value if it is a JSON array, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def values(value: Any, paths: str) -> list[Any]:
-    """Return what stands at the paths of a JSON value ("title metadata.title"), in their order; arrays are entered.
-
-    >>> values({"url": "u", "tags": [{"day": 1}, {"day": 2}]}, "tags.day url")
-    [1, 2, 'u']
-    """
-    found: list[Any] = []
-    for path in paths.split():
-        nodes = [value]
-        for name in path.split("."):
-            reached = (mapping(node).get(name) for node in nodes)
-            nodes = [part for node in reached for part in (node if isinstance(node, list) else [node])]
-        found += nodes
-    return found
-
-
-def text(value: Any, width: int = DESCRIPTION_WIDTH) -> str:
-    """Return one line of plain text, cut at a word to `width` characters: a string, or the first text of a list; else ""."""
-    texts = map(plain, value if isinstance(value, list) else [value])
-    return shorten(next(filter(None, texts), ""), width)
-
-
-def number(value: Any) -> float | None:
-    """Return a finite number, None for anything else (also for True and False)."""
-    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
-
-
-def amount(value: Any) -> Decimal | None:
-    """Return what an answer says it cost, in credits or dollars; None when it does not say, or nothing believable."""
-    found = number(value)
-    return None if found is None or not 0 <= found <= MAX_AMOUNT else Decimal(str(found)).normalize() + 0
-
-
-def address(value: Any) -> str:
-    """Return an http or https address with a host, blanks and brackets escaped; "" for anything else."""
-    if not isinstance(value, str):
-        return ""
-    url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
-    return url if url.lower().startswith(("http://", "https://")) and host_of(url) else ""
-
-
-_DATE = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
-    r"|(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?"
-)
-# Google's snippets begin so; put in RFC 1123's order, it is read as any other date.
-_LEADING_DAY = re.compile(r"^([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b.*", re.DOTALL)
-
-
-def moment(*values: Any) -> datetime | None:
-    """Return the first of the values that is a date, as aware UTC; None when none is.
-
-    Understood are ISO 8601 (without a zone it is UTC), RFC 1123 ("Tue, 11 Mar 2025 10:00:00 GMT"), and a text that begins with
-    its day as Google's snippets do ("Jun 24, 2024 ... "). Years in which no web page was published are no dates.
-    """
-    texts = (_LEADING_DAY.sub(r"\2 \1 \3 00:00", value.strip()) for value in values if isinstance(value, str))
-    found = (parse_date(words) for words in texts if _DATE.fullmatch(words))
-    return next((when for when in found if when and 1700 <= when.year <= 2200), None)
-
-
-def hit(
-    title: Any,
-    url: Any,
-    description: Any = "",
-    published_date: datetime | None = None,
-    extra_snippets: Any = (),
-    score: Any = None,
-) -> SearchResult | None:
-    """Return one result from an engine's fields, None when its address is not one; of a list of texts the first counts."""
-    where, words = address(url), text(description)
-    more = dict.fromkeys(map(text, extra_snippets if isinstance(extra_snippets, tuple | list) else ()))
-    others = tuple(snippet for snippet in more if snippet not in ("", words))[:MAX_SNIPPETS]
-    return SearchResult(text(title, 500), where, words, published_date, others, number(score)) if where else None
-
-
-def clip_query(query: str, max_chars: int, max_words: int | None = None) -> str:
-    """Return the query cut at a word to the length that an engine takes; a single longer word is cut inside."""
-    if len(query) <= max_chars and (max_words is None or len(query.split()) <= max_words):
-        return query
-    return textwrap.shorten(" ".join(query.split()[:max_words]), max_chars, placeholder="") or query.split()[0][:max_chars]
-
-
-def date_range(freshness: str | None) -> tuple[date, date] | None:
-    """Return first and last day of a `SearchRequest.freshness`, None without one or with days that do not exist."""
-    if freshness in _DAYS:
-        end = datetime.now(UTC).date()
-        return end - timedelta(days=_DAYS[freshness]), end
-    found = _RANGE.fullmatch(freshness or "")
-    try:
-        return (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
-    except ValueError:
-        return None
-
-
-def host_of(url: str) -> str:
-    """Return an address's host as names are compared: lower case, international names in ASCII; "" when there is none, or a
-    port that is none."""
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").rstrip(".") if parts.port != 0 else ""
-        return host if host.isascii() else host.encode("idna").decode("ascii")
-    except ValueError:
-        return ""
-
-
-def host_matches(url: str, domains: Iterable[str]) -> bool:
-    """Say whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
-    host = host_of(url)
-    return any(host == domain or host.endswith("." + domain) for domain in domains)
-
-
-_COUNTRIES = """
-ar argentina, at austria, au australia, be belgium, bg bulgaria, br brazil, ca canada, ch switzerland, cl chile, cn china,
-co colombia, cr costa rica, cz czech republic, de germany, dk denmark, dz algeria, ec ecuador, ee estonia, eg egypt, es spain,
-fi finland, fr france, gb united kingdom, gr greece, hr croatia, hu hungary, id indonesia, ie ireland, il israel, in india,
-ir iran, is iceland, it italy, jp japan, ke kenya, kr south korea, lt lithuania, lu luxembourg, lv latvia, ma morocco,
-mx mexico, my malaysia, ng nigeria, nl netherlands, no norway, nz new zealand, pe peru, ph philippines, pk pakistan,
-pl poland, pt portugal, ro romania, rs serbia, ru russia, sa saudi arabia, se sweden, sg singapore, si slovenia, sk slovakia,
-th thailand, tn tunisia, tr turkey, tw taiwan, ua ukraine, us united states, uy uruguay, ve venezuela, vn vietnam,
-za south africa
-"""
-_COUNTRY_NAMES = dict(entry.strip().split(" ", 1) for entry in _COUNTRIES.split(","))
-
-
-def country_name(code: str) -> str:
-    """Return the small-letter English name of a country code, "" for one that is not in the list."""
-    return _COUNTRY_NAMES.get(code.lower(), "")
-
-
-# --- the request ------------------------------------------------------------------------------------------------------
+_DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
+_COUNTRY = re.compile(r"(?:[a-z]{2}|all)?", re.IGNORECASE)
+_LANGUAGE = re.compile(r"(?:[a-z]{2}(-[a-z]{2,4})?|all)?", re.IGNORECASE)
 
 
 class Place(NamedTuple):
@@ -231,10 +54,10 @@ class Place(NamedTuple):
 class SearchRequest:
     """One search, as the user or the model asked for it; an engine takes from it what it can do.
 
-    `query` has 2 characters or more. `freshness` is pd, pw, pm or py (past day, week, month, year; the words are understood
-    too) or "YYYY-MM-DDtoYYYY-MM-DD". `country` and `language` are two-letter codes, "" for the engine's default; `place` is
-    more exact than a country where an engine takes it. Domains are bare host names; only one of the two lists may be given.
-    `goggles` are addresses or inline rules.
+    `query` has 2 characters or more. `freshness` is pd, pw, pm or py (past day, week, month, year) or "YYYY-MM-DDtoYYYY-MM-DD".
+    `country` and `language` are two-letter codes, "" for the engine's default; `place` is more exact than a country where an
+    engine takes it. Domains are bare host names; only one of the two lists may be given. `goggles` are addresses or inline
+    rules.
 
     Raises:
         ConfigError: on construction, when a value does not have that form; the message says which form is right.
@@ -254,11 +77,15 @@ class SearchRequest:
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "query", self.query.strip())
-        put(self, "freshness", _freshness(self.freshness))
+        put(self, "freshness", (self.freshness or "").strip() or None)
         code = "it must be a two-letter code such as 'us' or 'de'"
         rules = (
             (len(self.query) < 2, f"the query {self.query!r} is too short; a search needs 2 characters or more"),
             (not 1 <= self.count <= 50, f"count is {self.count}; it must be between 1 and 50"),
+            (
+                self.freshness and not date_range(self.freshness),
+                f"freshness is {self.freshness!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30",
+            ),
             (not _COUNTRY.fullmatch(self.country), f"country is {self.country!r}; {code}"),
             (not _LANGUAGE.fullmatch(self.language), f"language is {self.language!r}; {code}"),
             (
@@ -299,15 +126,17 @@ class SearchRequest:
         return "" if code == "all" else code
 
 
-def _freshness(value: str | None) -> str | None:
-    if not value:
+def date_range(freshness: str | None) -> tuple[date, date] | None:
+    """Return first and last day of a `SearchRequest.freshness`; None without one, or where they are no days in this order."""
+    if freshness in _DAYS:
+        today = datetime.now(UTC).date()
+        return today - timedelta(days=_DAYS[freshness]), today
+    found = _RANGE.fullmatch(freshness or "")
+    try:
+        days = (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
+    except ValueError:
         return None
-    words = {word: code for code, word in PERIODS.items()}
-    value = words.get(value.strip().lower(), value.strip())
-    days = date_range(value)
-    if days is None or days[0] > days[1]:
-        raise ConfigError(f"freshness is {value!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30")
-    return value
+    return days if days and days[0] <= days[1] else None
 
 
 def clean_domain(value: str) -> str:
@@ -325,39 +154,34 @@ def clean_domain(value: str) -> str:
     return host
 
 
-# --- the protocol -----------------------------------------------------------------------------------------------------
+def host_of(url: str) -> str:
+    """Return an address's host as names are compared: lower case, international names in ASCII; "" when there is none, or a
+    port that is none."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".") if parts.port != 0 else ""
+        return host if host.isascii() else host.encode("idna").decode("ascii")
+    except ValueError:
+        return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderContext:
-    """What the session lends to an engine: the HTTP client, the keys, the folder for its data, and a named tool's options.
-
-    `wikipedia_turns` is held for each request to Wikipedia.
-    """
-
-    http: HttpClient
-    keys: Keys
-    data_dir: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
-    wikipedia_turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WIKIPEDIA_AT_ONCE))
+def host_matches(url: str, domains: Iterable[str]) -> bool:
+    """Say whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
+    host = host_of(url)
+    return any(host == domain or host.endswith("." + domain) for domain in domains)
 
 
-@runtime_checkable
-class Provider(Protocol):
-    """A search engine, ready to be asked.
+def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:
+    """Return the results on the allowed domains (all when none are named) that are not on a blocked one."""
+    allowed, blocked = request.allowed_domains, request.blocked_domains
+    return [
+        result
+        for result in results
+        if (not allowed or host_matches(result.url, allowed)) and not (blocked and host_matches(result.url, blocked))
+    ]
 
-    It may have `price`, a tuple of `Charge`s: what one search is expected to be billed.
-    """
 
-    name: ClassVar[str]
-
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the hits, best first, at most `request.count`; no hits is an empty result, not an error.
-
-        Raises:
-            ProviderError: the engine failed or answered something that cannot be read.
-        """
-        ...
+# --- an engine, from outside ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,80 +230,144 @@ class ProviderInfo:
         return ""
 
 
-# --- which engines there are ------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ProviderContext:
+    """What the session lends to an engine: the HTTP client, the keys, the folder for its data.
+
+    `info` is the engine's own, `options` are the parameters of a named search tool (`WebSearch.search_tools`).
+    """
+
+    http: HttpClient
+    keys: Keys
+    data_dir: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    info: ProviderInfo = ProviderInfo("", "", "")
 
 
-# The built-in engines by name, in the order in which they are asked.
-PROVIDERS: dict[str, ProviderInfo] = {
-    info.name: info
-    for info in (
-        ProviderInfo(
-            "brave",
-            "Brave Search",
-            "ipy_websearch.providers.brave:BraveProvider",
-            ("BRAVE_API_KEY",),
-            "BRAVE_BASE_URL",
-            "https://api.search.brave.com",
-        ),
-        ProviderInfo(
-            "google",
-            "Google Custom Search",
-            "ipy_websearch.providers.google:GoogleProvider",
-            ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_ENGINE_ID"),
-            "GOOGLE_SEARCH_BASE_URL",
-            "https://www.googleapis.com",
-            "closed to new customers, ends on 2027-01-01",
-        ),
-        ProviderInfo(
-            "firecrawl",
-            "Firecrawl",
-            "ipy_websearch.providers.firecrawl:FirecrawlProvider",
-            ("FIRECRAWL_API_KEY",),
-            "FIRECRAWL_BASE_URL",
-            "https://api.firecrawl.dev",
-        ),
-        ProviderInfo(
-            "tavily",
-            "Tavily",
-            "ipy_websearch.providers.tavily:TavilyProvider",
-            ("TAVILY_API_KEY",),
-            "TAVILY_BASE_URL",
-            "https://api.tavily.com",
-        ),
-        ProviderInfo(
-            "perplexity",
-            "Perplexity Search",
-            "ipy_websearch.providers.perplexity:PerplexityProvider",
-            ("PERPLEXITY_API_KEY",),
-            "PERPLEXITY_BASE_URL",
-            "https://api.perplexity.ai",
-        ),
-        ProviderInfo(
-            "exa", "Exa", "ipy_websearch.providers.exa:ExaProvider", ("EXA_API_KEY",), "EXA_BASE_URL", "https://api.exa.ai"
-        ),
-        ProviderInfo(
-            "searxng",
-            "SearXNG",
-            "ipy_websearch.providers.searxng:SearxngProvider",
-            base_variable="SEARXNG_BASE_URL",
-            note="a server of your own",
-        ),
-        ProviderInfo(
-            "wikipedia",
-            "Wikipedia",
-            "ipy_websearch.providers.wikipedia:WikipediaProvider",
-            base_variable="WIKIPEDIA_BASE_URL",
-            base_default="https://{lang}.wikipedia.org",
-            note="encyclopaedia articles only, free",
-        ),
-        ProviderInfo(
-            "local",
-            "built-in index",
-            "ipy_websearch.providers.local:LocalProvider",
-            note="a small built-in collection, works without a network",
-        ),
-    )
-}
+@runtime_checkable
+class Provider(Protocol):
+    """A search engine, ready to be asked.
+
+    It may have `price`, a tuple of `Charge`s: what one search is expected to be billed.
+    """
+
+    name: ClassVar[str]
+
+    async def search(self, request: SearchRequest) -> SearchResults:
+        """Return the hits, best first, at most `request.count`; no hits is an empty result, not an error.
+
+        Raises:
+            ProviderError: the engine failed or answered something that cannot be read.
+        """
+        ...
+
+
+# --- from an engine's JSON to our fields ------------------------------------------------------------------------------
+#
+# Whatever an engine sends may be missing, null, of the wrong type or hostile: what cannot be read becomes "", None or (), never
+# a guess. Text is made plain (no tags, entities decoded), dates become aware UTC, relative dates ("3 days ago") are not dates.
+
+# Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`.
+DESCRIPTION_WIDTH = 2_000
+
+MAX_SNIPPETS = 5
+
+# The most credits or dollars that an answer is believed to have cost.
+MAX_AMOUNT = 100_000
+
+_UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+    r"|(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?"
+)
+# Google's snippets begin so; put in RFC 1123's order, it is read as any other date.
+_LEADING_DAY = re.compile(r"^([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b.*", re.DOTALL)
+
+
+def present(**fields: Any) -> Json:
+    """Return the parameters of a request that have a value; None, "", 0, False and empty lists are left out."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def mapping(value: Any) -> Json:
+    """Return the value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return the value if it is a JSON array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def at(value: Any, path: str) -> Any:
+    """Return what stands at a path of JSON objects ("query.altered"), None where there is nothing."""
+    for name in path.split("."):
+        value = mapping(value).get(name)
+    return value
+
+
+def values(value: Any, paths: str) -> list[Any]:
+    """Return what stands at the paths of a JSON value ("title metadata.title"), in their order; arrays are entered.
+
+    >>> values({"url": "u", "tags": [{"day": 1}, {"day": 2}]}, "tags.day url")
+    [1, 2, 'u']
+    """
+    found: list[Any] = []
+    for path in paths.split():
+        nodes = [value]
+        for name in path.split("."):
+            reached = (mapping(node).get(name) for node in nodes)
+            nodes = [part for node in reached for part in (node if isinstance(node, list) else [node])]
+        found += nodes
+    return found
+
+
+def text(value: Any, width: int = DESCRIPTION_WIDTH) -> str:
+    """Return one line of plain text, cut at a word to `width` characters: a string, or the first text of a list; else ""."""
+    texts = map(plain, value if isinstance(value, list) else [value])
+    return shorten(next(filter(None, texts), ""), width)
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, None for anything else (also for True and False)."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
+
+
+def address(value: Any) -> str:
+    """Return an http or https address with a host, blanks and brackets escaped; "" for anything else."""
+    if not isinstance(value, str):
+        return ""
+    url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
+    return url if url.lower().startswith(("http://", "https://")) and host_of(url) else ""
+
+
+def moment(*values: Any) -> datetime | None:
+    """Return the first of the values that is a date, as aware UTC; None when none is.
+
+    Understood are ISO 8601 (without a zone it is UTC), RFC 1123 ("Tue, 11 Mar 2025 10:00:00 GMT"), and a text that begins with
+    its day as Google's snippets do ("Jun 24, 2024 ... "). Years in which no web page was published are no dates.
+    """
+    texts = (_LEADING_DAY.sub(r"\2 \1 \3 00:00", value.strip()) for value in values if isinstance(value, str))
+    found = (parse_date(words) for words in texts if _DATE.fullmatch(words))
+    return next((when for when in found if when and 1700 <= when.year <= 2200), None)
+
+
+def hit(
+    title: Any,
+    url: Any,
+    description: Any = "",
+    published_date: datetime | None = None,
+    extra_snippets: Any = (),
+    score: Any = None,
+) -> SearchResult | None:
+    """Return one result from an engine's fields, None when its address is not one; of a list of texts the first counts."""
+    where, words = address(url), text(description)
+    more = dict.fromkeys(map(text, extra_snippets if isinstance(extra_snippets, tuple | list) else ()))
+    others = tuple(snippet for snippet in more if snippet not in ("", words))[:MAX_SNIPPETS]
+    return SearchResult(text(title, 500), where, words, published_date, others, number(score)) if where else None
+
+
+# --- what the built-in engines share ----------------------------------------------------------------------------------
 
 
 class Refusal(NamedTuple):
@@ -495,9 +383,6 @@ class Refusal(NamedTuple):
     remedy: str = ""
 
 
-# The fields of a `SearchResult`, in the order of `hit`.
-_RESULT = ("title", "url", "description", "published_date", "extra_snippets", "score")
-
 KEY_REFUSED = "the key was refused; set {key} again with `%websearch key {name}`"
 _KEYED_REFUSALS = (
     Refusal("401", "key", KEY_REFUSED),
@@ -511,61 +396,8 @@ _REFUSALS = (
     Refusal(""),
 )
 _LONGEST_WAIT_S = 1e8  # three years: a header may say anything
-_LAST = ("searxng", "wikipedia", "local")
-
-
-def provider_infos() -> dict[str, ProviderInfo]:
-    """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
-    first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
-    return first | plugins()[0] | {name: PROVIDERS[name] for name in _LAST}
-
-
-def provider_info(name: str) -> ProviderInfo:
-    """Return what is known about an engine (its name in any case).
-
-    Raises:
-        ConfigError: there is no engine of that name; the message lists those there are.
-    """
-    wanted = name.strip().lower()
-    known = PROVIDERS if wanted in PROVIDERS else provider_infos()
-    if wanted in known:
-        return known[wanted]
-    raise ConfigError(f"there is no search engine {name!r}{did_you_mean(wanted, known)}; there are: {', '.join(known)}")
-
-
-def create(name: str, context: ProviderContext) -> Provider:
-    """Return the engine of that name, ready to be asked; its code is imported here.
-
-    Raises:
-        ConfigError: there is no such engine, its code cannot be loaded, or it has no such option.
-    """
-    info = provider_info(name)
-    try:
-        provider: Provider = resolve_name(info.load)(context)
-    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: `load` is not of its form
-        raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
-    return provider
-
-
-@cache
-def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
-    """Return the engines of other packages, and a warning for each that cannot be used."""
-    from importlib.metadata import entry_points
-
-    found: dict[str, ProviderInfo] = {}
-    warnings: list[str] = []
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            info: ProviderInfo = point.load()
-            if info.name in PROVIDERS:
-                raise ValueError(f"the name {info.name!r} is taken")
-            found[info.name] = info
-        except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
-            warnings.append(f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}")
-    return found, tuple(warnings)
-
-
-# --- what the built-in engines share ----------------------------------------------------------------------------------
+# The fields of a `SearchResult`, in the order of `hit`.
+_RESULT = ("title", "url", "description", "published_date", "extra_snippets", "score")
 
 
 class Engine:
@@ -576,12 +408,11 @@ class Engine:
     JSON, or in the query of a GET where `method` says so. `key_header` is the header that has the key ("": the parameters have
     it). The hits stand at `hits_at` of the answer; an answer without hits may lack that place if it has one of the fields
     `signs`. `fields` names where a hit has the fields of a `SearchResult` whose name is another there, as paths for `values`.
-    `billed` is the field of a `Charge`, and the path at which an answer reports it.
+    `price` is what a search costs by the list, `billed` the field of a `Charge` and the paths at which an answer reports it.
 
     `max_chars`, `max_words` and `max_count` bound a request, `ignores` names the fields of a `SearchRequest` that the engine
-    cannot apply. `options` names the engine's own parameters that a named search tool may set (`WebSearch.search_tools`).
-    Domain lists are sent in the form an engine has for them and checked once more on the results, since most engines treat
-    them as a wish. `refusals` are those that mean something else here than their status says.
+    cannot apply. Domain lists are sent in the form an engine has for them and checked once more on the results, since most
+    engines treat them as a wish. `refusals` are those that mean something else here than their status says.
     """
 
     name: ClassVar[str]
@@ -592,12 +423,11 @@ class Engine:
     max_chars: ClassVar[int] = 2_000
     max_words: ClassVar[int | None] = None
     max_count: ClassVar[int] = 50
-    hits_at: ClassVar[tuple[str, ...]] = ("results",)
+    hits_at: ClassVar[str] = "results"
     fields: ClassVar[Mapping[str, str]] = {}
     billed: ClassVar[tuple[str, str]] = ("", "")
     signs: ClassVar[tuple[str, ...]] = ()
     ignores: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[str, ...]] = ()
     refusals: ClassVar[tuple[Refusal, ...]] = ()
     price: tuple[Charge, ...] = ()
 
@@ -607,11 +437,7 @@ class Engine:
 
     def __init__(self, context: ProviderContext) -> None:
         self.context = context
-        self.info = provider_info(self.name)
-        self.chosen = dict(context.options)
-        for name in self.chosen.keys() - set(self.options):
-            known = ", ".join(self.options) or "none"
-            raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
+        self.info = context.info
 
     async def search(self, request: SearchRequest) -> SearchResults:
         """Return the results of one search.
@@ -621,9 +447,9 @@ class Engine:
             ProviderError: the engine refused, failed or could not be reached.
         """
         query, count, notices = self.fitted(request)
-        raw = await self.ask({**self.parameters(request, query, count, notices), **self.chosen})
+        raw = await self.ask({**self.parameters(request, query, count, notices), **self.context.options})
         extra = self.details(raw, notices)
-        return self.answer(request, map(self.result, self.found(raw)), raw, notices, extra=extra)
+        return self.answer(request, map(self.result, self.hits(raw)), raw, notices, extra=extra)
 
     def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> Json:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
@@ -637,53 +463,50 @@ class Engine:
         """
         return {}
 
-    def part(self, raw: Any, kind: type[T], *path: str) -> T:
-        """Return a part that every answer has; an empty path is the whole answer.
+    def hits(self, raw: Json, path: str = "") -> list[Json]:
+        """Return the hits of an answer, as they came; they stand at `path` ("": `hits_at`).
 
         Raises:
-            ProviderError: it is missing or of another type: such an answer is no "nothing found".
+            ProviderError: there is no list of hits, or nothing in it has an address: such an answer is no "nothing found".
         """
-        value = at(raw, *path)
-        if not isinstance(value, kind):
-            raise self._unreadable()
-        return value
-
-    def found(self, raw: Json) -> list[Json]:
-        """Return the hits of an answer, as they came.
-
-        Raises:
-            ProviderError: it has no list of hits, or nothing in that list has an address: such an answer is no "nothing found".
-        """
-        if raw.get(self.hits_at[0]) is None and any(raw.get(sign) for sign in self.signs):
+        path = path or self.hits_at
+        if raw.get(path.partition(".")[0]) is None and any(raw.get(sign) for sign in self.signs):
             return []
-        return self.hits(raw, *self.hits_at)
-
-    def hits(self, raw: Json, *path: str) -> list[Json]:
-        """Return the hits that stand at a path of an answer; errors as for `found`."""
-        listed = self.part(raw, list, *path)
-        # A list for each query, in answers of Perplexity's of 2025, is read as one.
-        flat = (hit for part in listed for hit in (part if isinstance(part, list) else [part]))
-        hits = [hit for hit in flat if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
-        if listed and not hits:
+        listed = at(raw, path)
+        hits = [hit for hit in items(listed) if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
+        if not isinstance(listed, list) or (listed and not hits):
             raise self._unreadable()
         return hits
 
     def result(self, item: Json) -> SearchResult | None:
         """Return a hit as a result, in plain text (`hit` makes one), None when it is none."""
         title, urls, words, dates, more, scores = (values(item, self.fields.get(name, name)) for name in _RESULT)
-        return hit(title, next(filter(None, urls), None), words, moment(*dates), more, next(iter(scores), None))
+        return hit(title, next(filter(None, urls), None), words, moment(*dates), more, scores[0])
+
+    def part(self, raw: Any, kind: type[T], path: str) -> T:
+        """Return a part that every answer has.
+
+        Raises:
+            ProviderError: it is missing or of another type: such an answer is no "nothing found".
+        """
+        value = at(raw, path)
+        if not isinstance(value, kind):
+            raise self._unreadable()
+        return value
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
         return self.price
 
-    def charges(self, raw: Any, count: int) -> tuple[Charge, ...]:
-        """Return what a search is billed: what its answer reports, else what was expected."""
-        field, path = self.billed
-        used = next((used for used in map(amount, values(raw, path)) if used is not None), None)
-        expected = self.price_for(count)
-        known: dict[str, Any] = {"unit": expected[0].unit if expected else "request", field: used}
-        return expected if used is None else (Charge(self.name, **known),)
+    def charges(self, raw: Any, expected: tuple[Charge, ...]) -> tuple[Charge, ...]:
+        """Return what a call is billed: what its answer reports, else what was expected."""
+        field, paths = self.billed
+        reported = [used for used in map(number, values(raw, paths)) if used is not None and 0 <= used <= MAX_AMOUNT]
+        if not reported:
+            return expected
+        charge = replace(expected[0], units=Decimal(1)) if expected else Charge(self.name)
+        used: Any = {field: Decimal(str(reported[0])).normalize() + 0}
+        return (replace(charge, **used),)
 
     def fitted(self, request: SearchRequest) -> tuple[str, int, list[str]]:
         """Return the query and the count within the engine's limits, and notices of what was cut or cannot be applied."""
@@ -730,11 +553,13 @@ class Engine:
         url = self.info.address(self.context.keys).replace("{lang}", language) + (path or self.path)
         options = {"timeout_s": self.timeout_s, "explain": self.refusal, "headers": sent, **options}
         options["params" if method == "GET" else "json"] = given
-        raw = self.part(await self.context.http.request_json(method, url, provider=self.name, **options), dict)
+        raw = await self.context.http.request_json(method, url, provider=self.name, **options)
+        if not isinstance(raw, dict):
+            raise self._unreadable()
         if raw.get("success", not raw.get("error")) is False:
             # `error` is a text, or an object with a message (Brave: `detail`, MediaWiki: `info`).
             said = text(values(raw, "error error.message error.detail error.info error.code"), 200)
-            status = 429 if at(raw, "error", "code") == "ratelimited" else 200
+            status = 429 if at(raw, "error.code") == "ratelimited" else 200
             raise self.failure(said or "it reports a failure without a reason", status=status)
         return raw
 
@@ -784,7 +609,7 @@ class Engine:
             query=request.query,
             provider=self.name,
             extra={name: value for name, value in (extra or {}).items() if value},
-            charges=self.charges(raw, request.count) if charges is None else tuple(charges),
+            charges=self.charges(raw, self.price_for(request.count)) if charges is None else tuple(charges),
             notices=tuple(notices),
             body=None if raw is None else json.dumps(raw).encode(),  # parsed, it would take ten times the memory
         )
@@ -797,14 +622,11 @@ def ask_again(wait: float | None) -> str:
     return f"ask again in {duration(wait or 1.0)}"
 
 
-def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:
-    """Return the results on the allowed domains (all when none are named) that are not on a blocked one."""
-    allowed, blocked = request.allowed_domains, request.blocked_domains
-    return [
-        result
-        for result in results
-        if (not allowed or host_matches(result.url, allowed)) and not (blocked and host_matches(result.url, blocked))
-    ]
+def clip_query(query: str, max_chars: int, max_words: int | None = None) -> str:
+    """Return the query cut at a word to the length that an engine takes; a single longer word is cut inside."""
+    if len(query) <= max_chars and (max_words is None or len(query.split()) <= max_words):
+        return query
+    return textwrap.shorten(" ".join(query.split()[:max_words]), max_chars, placeholder="") or query.split()[0][:max_chars]
 
 
 def with_site_operators(query: str, request: SearchRequest) -> str:

@@ -49,10 +49,9 @@ class BraveProvider(
     max_chars=400,
     max_words=50,
     max_count=20,
-    hits_at=("web", "results"),
+    hits_at="web.results",
     fields={"published_date": "page_age"},  # `age` is words for people and may differ by days
     signs=("query", "type"),
-    options=("result_filter", "spellcheck", "ui_lang", "units", "operators"),
     price=(Charge("brave", "search"),),
     refusals=(base.Refusal(r'4.*"code"\s*:\s*"SUBSCRIPTION_TOKEN_INVALID"', "key", base.KEY_REFUSED),),  # 401 or 422
 ):
@@ -66,13 +65,13 @@ class BraveProvider(
             ProviderError: Brave refused, failed or could not be reached.
         """
         query, count, notices = self.fitted(request)
-        params = {**self.parameters(request, query, count, notices), **_ALWAYS, **self.chosen}
+        params = {**self.parameters(request, query, count, notices), **_ALWAYS, **self.context.options}
         raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
-        if altered := base.text(base.at(raw, "query", "altered"), 200):
+        if altered := base.text(base.at(raw, "query.altered"), 200):
             notices.append(f"brave searched for {altered!r}")
         rich = await self._rich(raw, notices)
         whole = {**raw, "rich_results": rich} if rich else raw
-        return self.answer(request, map(self.result, self.found(raw)), whole, notices, extra={"rich": rich})
+        return self.answer(request, map(self.result, self.hits(raw)), whole, notices, extra={"rich": rich})
 
     async def llm_context(self, request: base.SearchRequest, *, tokens: int = 8_192, mode: str = "balanced") -> SearchResults:
         """Return pages with the passages that fit the query, uncut: the first as description, the rest as extra snippets.
@@ -118,7 +117,7 @@ class BraveProvider(
 
     async def _rich(self, raw: base.Json, notices: list[str]) -> base.Json | None:
         """Return the rich result that an answer points to, None when there is none, or (with a notice) it cannot be had."""
-        key = base.at(raw, "rich", "hint", "callback_key")
+        key = base.at(raw, "rich.hint.callback_key")
         if not key or not isinstance(key, str):
             return None
         try:
@@ -159,7 +158,7 @@ def _context_results(raw: base.Json) -> Iterator[SearchResult]:
         if url := base.address(base.at(page, "url")):
             texts = (visible(snippet).strip() for snippet in base.items(page.get("snippets")) if isinstance(snippet, str))
             passages = list(filter(None, texts))
-            source = base.at(raw, "sources", page["url"])
+            source = base.mapping(raw.get("sources")).get(page["url"])
             title = base.text([page.get("title"), base.at(source, "title"), page.get("name")], 500)
             # `age` is null or [long form, ISO date, "N days ago"], sometimes shorter.
             published = base.moment(*base.items(base.at(source, "age")))
@@ -174,7 +173,7 @@ def _rate_limit(response: HttpResponse) -> Reason:
     """
     headers, meta = response.headers, None
     with suppress(ValueError):
-        meta = base.at(response.json(), "error", "meta")
+        meta = base.at(response.json(), "error.meta")
     resets, left, limits = (
         [float(window) for window in re.findall(r"\d+(?:\.\d+)?", headers.get(f"x-ratelimit-{name}", ""))]
         for name in ("reset", "remaining", "limit")

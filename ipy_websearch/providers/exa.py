@@ -24,10 +24,6 @@ class ExaProvider(
     fields={"description": "highlights text summary", "extra_snippets": "highlights", "published_date": "publishedDate"},
     billed=("usd", "costDollars.total"),
     ignores=("goggles", "place", "language"),
-    options=(
-        *("type", "category", "includeText", "excludeText", "additionalQueries", "startCrawlDate", "endCrawlDate"),
-        *("contents", "moderation"),
-    ),
 ):
     """Asks Exa's search."""
 

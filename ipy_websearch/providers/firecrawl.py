@@ -8,7 +8,7 @@ Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResults
@@ -32,9 +32,8 @@ class FirecrawlProvider(
         "description": "description snippet",
         "published_date": " ".join([*(f"metadata.{name}" for name in PUBLISHED.split()), PUBLISHED]),
     },
-    billed=("units", "creditsUsed"),
-    ignores=("goggles", "language", "safe_search"),
-    options=("categories", "ignoreInvalidURLs", "location"),
+    billed=("units", "creditsUsed data.metadata.creditsUsed"),  # of a search; of a page
+    ignores=("goggles", "place", "language", "safe_search"),
 ):
     """Asks Firecrawl. As a search engine it gives snippets only; `search_pages` gives pages along with them."""
 
@@ -57,8 +56,9 @@ class FirecrawlProvider(
         """
         query, count, notices = self.fitted(request)
         raw = await self.ask({**self.parameters(request, query, count, notices), "scrapeOptions": _SCRAPE, **options})
-        items = self.found(raw)
-        charges = used(raw, 2 + sum(bool(item.get("markdown")) for item in items))
+        items = self.hits(raw)
+        units = Decimal(2 + sum(bool(item.get("markdown")) for item in items))
+        charges = self.charges(raw, (Charge("firecrawl", "search", units, "credit"),))
         most = count * len(options.get("sources", ["web"]))
         return self.answer(request, map(self.result, items), raw, notices, charges=charges, most=most), items
 
@@ -66,34 +66,25 @@ class FirecrawlProvider(
         """Return the body of one search."""
         days = request.days
         period = request.period and f"qdr:{request.period[0]}"
-        near = [place for place in (request.place.city, request.place.region) if place]
-        country = base.country_name(request.country_code).title()
         return {"query": query, "limit": count, "sources": ["web"], "highlights": False} | base.present(
             tbs=f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}" if days else period,
             includeDomains=list(request.allowed_domains),
             excludeDomains=list(request.blocked_domains),
             country=request.country_code,
-            location=near and ",".join([*near, country] if country else near),
         )
 
-    def found(self, raw: base.Json) -> list[base.Json]:
+    def hits(self, raw: base.Json, path: str = "") -> list[base.Json]:
         """Return the results of every source; servers of one's own with version 1 give one flat list."""
         if isinstance(raw.get("data"), list):
-            return self.hits(raw, "data")
-        data = self.part(raw, dict, "data")
-        sources = [source for source in ("web", "news", "images") if data.get(source) is not None]
-        return [hit for source in sources for hit in self.hits(raw, "data", source)]
+            return super().hits(raw, "data")
+        found: list[base.Json] = []
+        for source in ("web", "news", "images"):
+            if self.part(raw, dict, "data").get(source) is not None:
+                found += super().hits(raw, f"data.{source}")
+        return found
 
     def details(self, raw: base.Json, notices: list[str]) -> base.Json:
         """Note the warning of an answer."""
         if warning := base.text(raw.get("warning"), 200):
             notices.append(f"firecrawl: {warning}")
         return {}
-
-
-def used(raw: base.Json, otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
-    """Return the charge for the credits that an answer, or the metadata of its page, reports."""
-    # In a list of pages (version 1) each has metadata of its own, with its share alone.
-    reported = map(base.amount, (base.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed")))
-    units = next((units for units in reported if units is not None), Decimal(otherwise))
-    return (Charge("firecrawl", kind, units, "credit"),)

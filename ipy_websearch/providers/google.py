@@ -23,7 +23,7 @@ class GoogleProvider(
     timeout_s=10.0,
     max_chars=2_048,
     max_count=10,
-    hits_at=("items",),
+    hits_at="items",
     # The date is the page's own, else the day its snippet begins with.
     fields={
         "url": "link",
@@ -32,7 +32,6 @@ class GoogleProvider(
     },
     signs=("kind", "searchInformation", "queries", "context"),
     ignores=("goggles", "place"),
-    options=("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort"),
     price=(Charge("google", "search"),),
     # A refused key and a wrong engine id both come as 400, the quota of the day as 403 or 429.
     refusals=(

@@ -18,10 +18,6 @@ class PerplexityProvider(
     max_count=20,
     fields={"description": "snippet", "published_date": "date"},
     ignores=("goggles", "place", "safe_search"),
-    options=(
-        *("max_tokens", "max_tokens_per_page", "search_context_size", "search_type", "search_mode"),
-        *("last_updated_after_filter", "last_updated_before_filter"),
-    ),
     price=(Charge("perplexity", "search"),),
 ):
     """Asks Perplexity's search."""

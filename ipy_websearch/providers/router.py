@@ -1,4 +1,6 @@
-"""Sends a search to the engine asked for, or down the chain of engines until one answers.
+"""Which engines there are, and sending a search to the one asked for, or down the chain of engines until one answers.
+
+An engine's module is imported when the engine is first asked. A plug-in that is broken is passed over, and `plugins` says why.
 
 The chain is: engines whose keys are set (in the registry's order), plug-ins, SearXNG if addressed, Wikipedia, the local index.
 `plan` resolves the engine and looks into the cache once; `run` asks. What holds:
@@ -23,26 +25,145 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.client import Cache
 from ipy_websearch.money.prices import charges_cost
-from ipy_websearch.providers.base import (
-    Engine,
-    Provider,
-    ProviderContext,
-    ProviderInfo,
-    SearchRequest,
-    create,
-    permitted,
-    plugins,
-    provider_info,
-    provider_infos,
-)
+from ipy_websearch.providers.base import Engine, Provider, ProviderContext, ProviderInfo, SearchRequest, permitted
 from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults, lost
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import fold
+
+# --- which engines there are ------------------------------------------------------------------------------------------
+
+ENTRY_POINT_GROUP = "ipy_websearch.providers"
+_HERE = "ipy_websearch.providers"
+_ENGINES = (
+    ProviderInfo(
+        "brave",
+        "Brave Search",
+        f"{_HERE}.brave:BraveProvider",
+        ("BRAVE_API_KEY",),
+        "BRAVE_BASE_URL",
+        "https://api.search.brave.com",
+    ),
+    ProviderInfo(
+        "google",
+        "Google Custom Search",
+        f"{_HERE}.google:GoogleProvider",
+        ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_ENGINE_ID"),
+        "GOOGLE_SEARCH_BASE_URL",
+        "https://www.googleapis.com",
+        "closed to new customers, ends on 2027-01-01",
+    ),
+    ProviderInfo(
+        "firecrawl",
+        "Firecrawl",
+        f"{_HERE}.firecrawl:FirecrawlProvider",
+        ("FIRECRAWL_API_KEY",),
+        "FIRECRAWL_BASE_URL",
+        "https://api.firecrawl.dev",
+    ),
+    ProviderInfo(
+        "tavily",
+        "Tavily",
+        f"{_HERE}.tavily:TavilyProvider",
+        ("TAVILY_API_KEY",),
+        "TAVILY_BASE_URL",
+        "https://api.tavily.com",
+    ),
+    ProviderInfo(
+        "perplexity",
+        "Perplexity Search",
+        f"{_HERE}.perplexity:PerplexityProvider",
+        ("PERPLEXITY_API_KEY",),
+        "PERPLEXITY_BASE_URL",
+        "https://api.perplexity.ai",
+    ),
+    ProviderInfo("exa", "Exa", f"{_HERE}.exa:ExaProvider", ("EXA_API_KEY",), "EXA_BASE_URL", "https://api.exa.ai"),
+    ProviderInfo(
+        "searxng",
+        "SearXNG",
+        f"{_HERE}.searxng:SearxngProvider",
+        base_variable="SEARXNG_BASE_URL",
+        note="a server of your own",
+    ),
+    ProviderInfo(
+        "wikipedia",
+        "Wikipedia",
+        f"{_HERE}.wikipedia:WikipediaProvider",
+        base_variable="WIKIPEDIA_BASE_URL",
+        base_default="https://{lang}.wikipedia.org",
+        note="encyclopaedia articles only, free",
+    ),
+    ProviderInfo(
+        "local",
+        "built-in index",
+        f"{_HERE}.local:LocalProvider",
+        note="a small built-in collection, works without a network",
+    ),
+)
+# The built-in engines by name, in the order in which they are asked; those of other packages come before the last three.
+PROVIDERS = {info.name: info for info in _ENGINES}
+_LAST = ("searxng", "wikipedia", "local")
+
+
+def provider_infos() -> dict[str, ProviderInfo]:
+    """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
+    first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
+    return first | plugins()[0] | {name: PROVIDERS[name] for name in _LAST}
+
+
+def provider_info(name: str) -> ProviderInfo:
+    """Return what is known about an engine (its name in any case).
+
+    Raises:
+        ConfigError: there is no engine of that name; the message lists those there are.
+    """
+    wanted = name.strip().lower()
+    known = PROVIDERS if wanted in PROVIDERS else provider_infos()
+    if wanted in known:
+        return known[wanted]
+    raise ConfigError(f"there is no search engine {name!r}{did_you_mean(wanted, known)}; there are: {', '.join(known)}")
+
+
+def create(name: str, context: ProviderContext) -> Provider:
+    """Return the engine of that name, ready to be asked; its code is imported here.
+
+    Raises:
+        ConfigError: there is no such engine, or its code cannot be loaded.
+    """
+    info = provider_info(name)
+    try:
+        provider: Provider = resolve_name(info.load)(replace(context, info=info))
+    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: `load` is not of its form
+        raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
+    return provider
+
+
+@cache
+def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
+    """Return the engines of other packages, and a warning for each that cannot be used."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, ProviderInfo] = {}
+    warnings: list[str] = []
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            info: ProviderInfo = point.load()
+            if info.name in PROVIDERS:
+                raise ValueError(f"the name {info.name!r} is taken")
+            found[info.name] = info
+        except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
+            warnings.append(f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}")
+    return found, tuple(warnings)
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
 
 # Seconds for which a failure is remembered, by its reason; until the time that the engine names, but at most an hour.
 OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}

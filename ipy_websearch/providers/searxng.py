@@ -21,7 +21,6 @@ class SearxngProvider(
     timeout_s=15.0,
     fields={"description": "content", "published_date": "publishedDate pubdate"},
     ignores=("goggles", "place"),
-    options=("categories", "engines", "pageno"),
     price=(Charge("searxng", "search"),),  # free by the price table; a prices.toml of the user's may say what a server costs
     # Out of the box a server gives HTML only, and says no more than 403.
     refusals=(
@@ -46,9 +45,8 @@ class SearxngProvider(
         )
 
     def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return the instant answers: objects since 2025, strings before."""
-        listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in base.items(raw.get("answers"))]
-        answers = [answer for answer in map(base.text, listed) if answer]
+        """Return the instant answers."""
+        answers = [answer for answer in map(base.text, base.values(raw, "answers.answer")) if answer]
         engines = [entry if isinstance(entry, list) else [entry] for entry in base.items(raw.get("unresponsive_engines"))]
         silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines[:20]), 200)
         if engines and not answers and not raw.get("results"):

@@ -13,6 +13,18 @@ from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 
 MAX_ALLOWED, MAX_BLOCKED = 300, 150
+# The countries that Tavily knows, by their codes.
+_COUNTRIES = """
+ar argentina, at austria, au australia, be belgium, bg bulgaria, br brazil, ca canada, ch switzerland, cl chile, cn china,
+co colombia, cr costa rica, cz czech republic, de germany, dk denmark, dz algeria, ec ecuador, ee estonia, eg egypt, es spain,
+fi finland, fr france, gb united kingdom, gr greece, hr croatia, hu hungary, id indonesia, ie ireland, il israel, in india,
+ir iran, is iceland, it italy, jp japan, ke kenya, kr south korea, lt lithuania, lu luxembourg, lv latvia, ma morocco,
+mx mexico, my malaysia, ng nigeria, nl netherlands, no norway, nz new zealand, pe peru, ph philippines, pk pakistan,
+pl poland, pt portugal, ro romania, rs serbia, ru russia, sa saudi arabia, se sweden, sg singapore, si slovenia, sk slovakia,
+th thailand, tn tunisia, tr turkey, tw taiwan, ua ukraine, us united states, uy uruguay, ve venezuela, vn vietnam,
+za south africa
+"""
+_COUNTRY_NAMES = dict(entry.strip().split(" ", 1) for entry in _COUNTRIES.split(","))
 
 
 class TavilyProvider(
@@ -23,10 +35,6 @@ class TavilyProvider(
     fields={"description": "content"},  # `published_date` is RFC 1123 text, for news only
     billed=("units", "usage.credits"),
     ignores=("goggles", "place", "language", "safe_search"),
-    options=(
-        *("search_depth", "topic", "chunks_per_source", "include_answer", "include_raw_content", "include_images"),
-        *("auto_parameters", "exact_match", "max_age_hours", "include_domains_mode"),
-    ),
     # Tavily's own: the plan, or what pays as it goes, is used up.
     refusals=(base.Refusal("43[23]", "credit", "the plan's limit is used up"),),
 ):
@@ -34,11 +42,12 @@ class TavilyProvider(
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return the credits of a search of the chosen depth."""
-        return (Charge("tavily", units=Decimal(2 if self.chosen.get("search_depth") == "advanced" else 1), unit="credit"),)
+        credits = 2 if self.context.options.get("search_depth") == "advanced" else 1
+        return (Charge("tavily", units=Decimal(credits), unit="credit"),)
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
-        country = base.country_name(request.country_code)
+        country = _COUNTRY_NAMES.get(request.country_code.lower(), "")
         if request.country_code and not country:
             notices.append(f"tavily knows no country {request.country!r}; ignored")
         return base.present(
@@ -51,7 +60,7 @@ class TavilyProvider(
             end_date=request.days and request.days[1].isoformat(),
             include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
             exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
-            country=country if self.chosen.get("topic", "general") == "general" else "",
+            country=country if self.context.options.get("topic", "general") == "general" else "",
         )
 
     def details(self, raw: base.Json, notices: list[str]) -> base.Json:

@@ -10,6 +10,7 @@ articles with some of the words are taken. Queries with operators (quotes, `inti
 
 from __future__ import annotations
 
+import asyncio
 import re
 from decimal import Decimal
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import visible
 
 CONNECT_TIMEOUT_S = 3.0
+AT_ONCE = 3  # requests
 MAX_EXTRACTS = 20
 
 # The languages of two letters that have an edition (pywikibot, families/wikipedia_family.py, read 2026-11).
@@ -51,13 +53,17 @@ class WikipediaProvider(
     path="/w/api.php",
     method="GET",
     timeout_s=10.0,
-    hits_at=("query", "search"),
+    hits_at="query.search",
     fields={"url": "title"},
     max_chars=300,
     ignores=("goggles", "place", "freshness", "country", "safe_search"),
     price=(Charge("wikipedia", "search", usd=Decimal(0)),),
 ):
     """Asks the search of one language's Wikipedia."""
+
+    def __init__(self, context: base.ProviderContext) -> None:
+        super().__init__(context)
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return articles: the description is what matched, the extra snippets are the article's introduction.
@@ -77,10 +83,10 @@ class WikipediaProvider(
             notices.append(f"wikipedia has no pages of {', '.join(request.allowed_domains)}")
             return self.answer(request, (), None, notices, charges=())
         raw = await self._find(words, request.count, language)
-        found = self.found(raw)
+        found = self.hits(raw)
         if not found and (looser := _any_of(words)):
             raw = await self._find(looser, request.count, language)
-            if found := self.found(raw):
+            if found := self.hits(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
         pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
         results = [_result(item, pages.get(str(item.get("pageid")), {}), language) for item in found]
@@ -103,7 +109,7 @@ class WikipediaProvider(
 
     async def _get(self, params: base.Json, language: str) -> base.Json:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
-        async with self.context.wikipedia_turns:
+        async with self._turns:
             return await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
 
 

@@ -29,7 +29,7 @@ from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.brave import resolve
-from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider, used
+from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Charge, Page, SearchResults
 from ipy_websearch.text import fenced, plain, plural, shorten, visible
@@ -266,6 +266,7 @@ class MapInput(BaseModel, extra="forbid"):
 
 def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
+    price = (Charge("firecrawl", "fetch", unit="credit"),)
 
     async def read(given: ScrapeInput, context: ToolContext) -> ToolOutput:
         url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
@@ -276,9 +277,9 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
             judge_arrival(output.urls[0] if output.urls else url, defaults.allowed_domains, defaults.blocked_domains)
         except FetchError as exc:
             output = unread(url, exc)
-        return replace(output, charges=used(raw, 1, "fetch"))
+        return replace(output, charges=engine.charges(raw, price))
 
-    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, (Charge("firecrawl", "fetch", unit="credit"),))
+    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, price)
 
 
 def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
@@ -296,6 +297,7 @@ def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
 
 def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
+    price = (Charge("firecrawl", "map", unit="credit"),)
 
     async def list_site(given: MapInput, context: ToolContext) -> ToolOutput:
         url, known = given.url.strip(), context.known_urls
@@ -303,9 +305,9 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
         body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
         raw = await engine.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
         engine.part(raw, list, "links")
-        return _map_output(raw, url, given.limit)
+        return replace(_map_output(raw, url, given.limit), charges=engine.charges(raw, price))
 
-    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, (Charge("firecrawl", "map", unit="credit"),))
+    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, price)
 
 
 def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
@@ -442,7 +444,6 @@ def _map_output(raw: base.Json, asked: str, limit: int) -> ToolOutput:
         panel_title=f"firecrawl_map: {asked}",
         panel_data=dict(raw),
         urls=tuple(link.url for link in links),
-        charges=used(raw, 1, "map"),
     )
 
 

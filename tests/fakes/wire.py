@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.base import PROVIDERS, Provider, ProviderContext, SearchRequest, create
+from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
+from ipy_websearch.providers.router import PROVIDERS, create
 from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.replies import WIRE
 from tests.fakes.server import Received

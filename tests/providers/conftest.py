@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ipy_websearch.providers.base import PROVIDERS
+from ipy_websearch.providers.router import PROVIDERS
 from tests.fakes.wire import SERVED, Service, host_of, key_of
 
 

@@ -14,9 +14,8 @@ import pytest
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError
 from ipy_websearch.http.client import Cache
-from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchRouter, provider_to_ask
+from ipy_websearch.providers.router import SearchRouter, plugins, provider_to_ask
 from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.wire import SERVED, Service, context, run
 
@@ -328,9 +327,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(POINTS)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    base.plugins.cache_clear()
+    plugins.cache_clear()
     yield
-    base.plugins.cache_clear()
+    plugins.cache_clear()
     sys.modules.pop("their_engine", None)
 
 
