@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ipy_websearch import background
 from ipy_websearch.options import AskOptions, EnrichOptions, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
-from ipy_websearch.session import TICK_S, end_session, session, use_session
+from ipy_websearch.session import end_session, session, use_session
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ask", "cost", "drive", "end_session", "enrich", "fetch", "run_enrichment", "search", "session", "use_session"]
+
+# Seconds between two looks at the progress of an enrichment.
+TICK_S = 0.2
 
 # Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is.
 STOP_S = 2.0
@@ -203,7 +206,7 @@ def drive(work: Any) -> bool:
 def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:
     """Return what the session spent: one row for each model request and paid call, or sums.
 
-    `by` is None or one of question, model, provider, kind, day, notebook, session; every grouping sums up to
+    `by` is None or one of question, model, provider, kind, day, session; every grouping sums up to
     the same total. `everything` is all sessions in the ledger. `since` is only what came later: "7d", "24h", "30m" ago, a date,
     or a moment (without a zone: UTC); of all sessions, when that is before this one began. Column `usd` is US dollars; an
     unknown price is NaN, never 0. The frame's `summary` has the exact total as a Decimal.

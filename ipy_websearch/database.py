@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -68,7 +67,6 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._lock = threading.RLock()
-        self._closer: Callable[[], object] = bool
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`; when the file has to be replaced, `work` is called again on the new one.
@@ -101,9 +99,12 @@ class Database:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            self._connection = None
-            self._closer()
+        with self._lock:  # closing it under another thread crashes the process
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    __del__ = close
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -113,10 +114,14 @@ class Database:
                 self.path.touch(mode=0o600)  # it holds questions; SQLite gives the files beside it the same mode
                 self._inode = self.path.stat().st_ino
                 target = str(self.path)
-            made = sqlite3.connect(target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
-            self._closer = weakref.finalize(self, _close, made, self._lock)
-            self._open(made)
-            self._connection = made
+            self._connection = sqlite3.connect(
+                target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._open(self._connection)
+            except BaseException:
+                self.close()
+                raise
         return self._connection
 
     def _open(self, connection: sqlite3.Connection) -> None:
@@ -137,8 +142,6 @@ class Database:
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         was_open, code = self._connection is not None, getattr(exc, "sqlite_errorcode", 0) & 0xFF
-        if not was_open:
-            self.close()  # what could be opened of it
         if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
@@ -146,7 +149,12 @@ class Database:
             with suppress(OSError):  # its folder is read-only
                 self._set_aside()
                 return True
-        return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
+        if was_open or not self._memory_instead:
+            return False
+        self.in_memory = True
+        reason = getattr(exc, "strerror", None) or exc
+        self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
+        return True
 
     def _fails_its_check(self) -> bool:
         """Return whether SQLite's own check finds something, or a table or column of ours is missing."""
@@ -176,13 +184,6 @@ class Database:
                 with suppress(FileNotFoundError):
                     os.rename(path + ending, target + ending)
 
-    def _use_memory(self, reason: str) -> bool:
-        """Go on in memory, where the caller does not keep its data itself; say whether that is so."""
-        if self._memory_instead:
-            self.in_memory = True
-            self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
-        return self._memory_instead
-
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
 
@@ -190,9 +191,3 @@ class Database:
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
     select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
     return set(connection.execute(select))
-
-
-def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
-    """Close a connection when no thread is using it any more: closing it under one crashes the process."""
-    with lock:
-        connection.close()

@@ -36,8 +36,7 @@ class WebFrame(pd.DataFrame):
 
     def _repr_html_(self) -> str | None:
         with pd.option_context("display.html.use_mathjax", False):
-            html: str | None = super()._repr_html_()
-        return html
+            return super()._repr_html_()
 
     def __reduce__(self) -> Any:
         return pd.DataFrame(self).__reduce__()

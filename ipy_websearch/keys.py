@@ -1,4 +1,4 @@
-"""API keys and addresses of services: where they come from, and how keys stay out of every output.
+"""API keys: where they come from, and how they stay out of every output.
 
 A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
 directory (mode 0600), the system keyring where the `keyring` package is installed (asked once, and again after an error that
@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
 
@@ -199,7 +198,8 @@ class Keys:
         """Yield (place, value) for each place that has one, in the order in which the places count."""
         yield "session", self._session.get(spec.variable, "")
         yield "environment", self.environ.get(spec.variable, "")
-        yield ".env", self._from_env_file(spec)
+        text = _text_of(self.env_file, spec.variable) if self.env_file else ""
+        yield ".env", _assignments(text).get(spec.variable) or ""
         yield "file", _text_of(self._file(spec))
         if self._keyring:
             yield "keyring", _from_keyring(spec.variable)
@@ -211,13 +211,8 @@ class Keys:
     def _file(self, spec: KeySpec) -> Path:
         return self.settings_dir / spec.file_name
 
-    def _from_env_file(self, spec: KeySpec) -> str:
-        if not self.env_file or not (text := _text_of(self.env_file, spec.variable)):
-            return ""
-        return _assignments(text).get(spec.variable) or ""
 
-
-@lru_cache(maxsize=1)  # each request looks for its key, and parsing takes longer than all else of that
+@lru_cache(maxsize=2)  # the file, and no text: each request looks for its key, and parsing takes longer than all else of that
 def _assignments(text: str) -> dict[str | None, str | None]:
     from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
 
@@ -282,19 +277,3 @@ def _from_keyring(variable: str) -> str:
         return keyring.get_password("ipy_websearch", variable) or ""
     except Exception:  # a locked or broken keyring must not hide the error that names the other places
         return ""
-
-
-def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
-
-    Raises:
-        ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
-    """
-    value = (environ.get(variable) or default).strip().rstrip("/")
-    with suppress(ValueError):
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and not {*"?#"} & {*value}
-        if usable and "@" not in parts.netloc and parts.port != 0:  # reading a port may raise
-            return value
-    shown = re.sub(r"//.*@", "//***@", value)
-    raise ConfigError(f"{variable} is {shown!r}; it must be an http:// or https:// address without a user name, ? and #")

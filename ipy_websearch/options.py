@@ -25,8 +25,18 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+class _Options:
+    """What is written once: options are checked, and put into their own form, as they are made; None is the default."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            unset = value is None and field.default is not MISSING
+            object.__setattr__(self, field.name, field.default if unset else checked(field.name, value))
+
+
 @dataclass(frozen=True)
-class AskOptions:
+class AskOptions(_Options):
     """A question and how it is to be answered; see `ipy_websearch.ask`. None means: as the settings say.
 
     Raises:
@@ -53,7 +63,7 @@ class AskOptions:
     effort: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self)
+        super().__post_init__()
         if not self.question.strip():
             raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
 
@@ -65,7 +75,7 @@ class AskOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class EnrichOptions:
+class EnrichOptions(_Options):
     """A frame, the columns to fill, and how; see `ipy_websearch.enrich`.
 
     Raises:
@@ -87,17 +97,6 @@ class EnrichOptions:
     mode: str | None = None
     cluster: Any = None
     read_pages: int = 0
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-
-def _check(options: Any) -> None:
-    """Check options and put each into its own form; None is an option's default."""
-    for field in fields(options):
-        value = getattr(options, field.name)
-        unset = value is None and field.default is not MISSING
-        object.__setattr__(options, field.name, field.default if unset else checked(field.name, value))
 
 
 def options_of(kind: Callable[..., T], *subject: Any, **given: Any) -> T:

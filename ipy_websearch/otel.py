@@ -8,7 +8,7 @@ as texts, enums as numbers.
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -28,15 +28,15 @@ Facts = Mapping[str, Any]
 def trace_of(answer: Answer, *, session: str, platform: str) -> dict[str, Any]:
     """Return the trace of an answer: one span for the question, below it one for each model request and tool call."""
     first = min((step.started for step in answer.trace if step.started is not None), default=datetime.now(UTC))
-    trace_id = _digest(32, session, first.isoformat(), answer.question)
+    trace_id, ids = secrets.token_hex(16), [secrets.token_hex(8) for _ in range(len(answer.trace) + 1)]
     provider = "ipy_websearch" if answer.offline else PROVIDERS.get(platform, platform)
     common = {"gen_ai.provider.name": provider, "gen_ai.conversation.id": session}
 
     def span(n: int, name: str, start: datetime, end: datetime, facts: Facts, error: str | None = None) -> dict[str, Any]:
         return {
             "traceId": trace_id,
-            "spanId": _digest(16, trace_id, str(n)),
-            **({"parentSpanId": _digest(16, trace_id, "0")} if n else {}),
+            "spanId": ids[n],
+            **({"parentSpanId": ids[0]} if n else {}),
             "name": f"{facts['gen_ai.operation.name']} {name}",
             "kind": CLIENT if facts["gen_ai.operation.name"] == "chat" else INTERNAL,
             "startTimeUnixNano": _nanoseconds(start),
@@ -121,7 +121,3 @@ def _value(value: Any) -> dict[str, Any]:
 
 def _nanoseconds(moment: datetime) -> str:
     return str(int(moment.timestamp() * 1_000_000) * 1_000)
-
-
-def _digest(digits: int, *parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:digits]

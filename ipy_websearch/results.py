@@ -247,15 +247,12 @@ class SearchResults(Sequence[SearchResult]):
     def __getitem__(self, index: int | slice) -> SearchResult | tuple[SearchResult, ...]:
         return self.results[index]
 
-    @overload
-    def to_frame(self) -> SearchFrame: ...
-    @overload
-    def to_frame(self, backend: str) -> Any: ...
-    def to_frame(self, backend: str = "pandas") -> Any:
+    def to_frame(self, backend: str = "pandas") -> SearchFrame:
         """Return a DataFrame: n rows, RangeIndex, columns title, url, description, published_date (UTC
         datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN).
 
-        `backend` "polars", "pyarrow", "duckdb" or "dask" gives that library's frame instead, with its own types and nulls.
+        `backend` "polars", "pyarrow", "duckdb" or "dask" gives that library's frame instead, with its own types and nulls; a
+        type checker takes it for pandas's.
 
         Raises:
             ConfigError: there is no such backend, or its library is not installed.
@@ -501,11 +498,7 @@ class Answer:
             }
         )
 
-    @overload
-    def to_frame(self) -> pd.DataFrame: ...
-    @overload
-    def to_frame(self, backend: str) -> Any: ...
-    def to_frame(self, backend: str = "pandas") -> Any:
+    def to_frame(self, backend: str = "pandas") -> pd.DataFrame:
         """Return the rows of an answer that was asked with `columns=`, with nullable types; see `SearchResults.to_frame` for
         `backend`.
 

@@ -11,20 +11,18 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Mapping
-from concurrent.futures import wait
-from contextlib import aclosing, closing, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
-from ipy_websearch.http.client import Cache, HttpClient
+from ipy_websearch.http.client import Cache, HttpClient, user_agent
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
@@ -36,7 +34,6 @@ from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Money, Page, Panels, SearchResults
 from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir, settings_in_force
-from ipy_websearch.text import plain
 
 if TYPE_CHECKING:
     from ipy_websearch.cassette.recording import Player, Recording
@@ -46,9 +43,6 @@ if TYPE_CHECKING:
     from ipy_websearch.frames import CostFrame
     from ipy_websearch.loop.ask import AskRun
     from ipy_websearch.providers.local import LocalProvider
-
-# Seconds between two looks at the progress of an enrichment.
-TICK_S = 0.2
 
 
 class Session:
@@ -289,30 +283,11 @@ class Session:
 
     async def enrich(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
-        from ipy_websearch.enrichment.report import Bar
-
         work = self.enrichment(frame, columns, **options)
-        with closing(Bar(work.progress, work.options.progress)) as bar:  # drawn here: another thread prints into other cells
-            async with aclosing(self.filling(work)) as ticks:
-                async for _ in ticks:
-                    bar.update()
+        await background.awaited(work.run)
         if work.options.progress:
             print(work.closing_text())
         return work.frame()
-
-    async def filling(self, work: Enrichment) -> AsyncGenerator[None, None]:
-        """Run an enrichment, and yield every `TICK_S` seconds and at its end; to leave it stops the run."""
-        from anyio import to_thread  # which any event loop can wait for
-
-        task = background.Task(work.run)
-        try:
-            while not task.future.done():
-                yield
-                await to_thread.run_sync(wait, [task.future], TICK_S, abandon_on_cancel=True)
-            task.future.result()
-            yield
-        finally:
-            task.cancel()
 
     # --- money ------------------------------------------------------------------------------------------------------
 
@@ -323,7 +298,7 @@ class Session:
         """
         number = uuid.uuid4().hex[:12]
         budget = RunBudget(model, self.budgets.for_question(number, budget_usd), **run)
-        return Booking(self.ledger, self.id, number, question, self.notebook_name, self.replayed_from, budget=budget)
+        return Booking(self.ledger, self.id, number, question, self.replayed_from, budget=budget)
 
     def cost(
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
@@ -350,17 +325,6 @@ class Session:
         if checked("everything", everything) or (later and later <= self.started):
             return {"session": None, "since": later}
         return {"session": self.id, "since": max(filter(None, (later, self._counted_from)), default=None)}
-
-    @property
-    def notebook_name(self) -> str:
-        """The notebook's path or name, "" when nothing tells it.
-
-        Jupyter Server gives kernels JPY_SESSION_NAME; VS Code and JupyterLab put a name among the user's variables, which a
-        shell that loaded the extension has: it is the settings' parent.
-        """
-        variables = getattr(self.settings.parent, "user_ns", {})
-        told = (variables.get("__vsc_ipynb_file__"), variables.get("__session__"), os.environ.get("JPY_SESSION_NAME"))
-        return next((name for name in told if isinstance(name, str) and name), "")
 
     # --- recording --------------------------------------------------------------------------------------------------
 
@@ -429,13 +393,6 @@ class Session:
         self.ledger.close()
         if "cache" in self.__dict__ and not self.recording:
             self.cache.close()
-
-
-def user_agent() -> str:
-    """Return our name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/User-Agent_policy, wants both);
-    `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
-    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or "a Jupyter extension; contact: the user of this notebook"
-    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx/{version('httpx')}"
 
 
 # --- the session that the module's functions and the magics share --------------------------------------------------------

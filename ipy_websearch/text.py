@@ -95,10 +95,7 @@ def sound(value: Any) -> Any:
     """
     match value:
         case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
             return {sound(name): sound(item) for name, item in value.items()}
         case list():

@@ -367,8 +367,7 @@ class Enrichment:
 
     def names(self) -> dict[str, Any]:
         """Return the names in a ledger row of this run: all its rows are one question."""
-        whose = {"session": self._session.id, "question_id": self.budget.question_id, "question": self.question}
-        return {**whose, "notebook": self._session.notebook_name}
+        return {"session": self._session.id, "question_id": self.budget.question_id, "question": self.question}
 
     def booking(self, budget: RunBudget) -> Booking:
         """Return the booking of one row."""

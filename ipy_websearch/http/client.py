@@ -30,10 +30,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import cache
+from importlib.metadata import version
 from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
@@ -476,6 +477,29 @@ class HttpClient:
             lost=lost,
             reason=reason.kind,
         )
+
+
+def user_agent() -> str:
+    """Return our name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/User-Agent_policy, wants both);
+    `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
+    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or "a Jupyter extension; contact: the user of this notebook"
+    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx/{version('httpx')}"
+
+
+def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
+
+    Raises:
+        ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
+    """
+    value = (environ.get(variable) or default).strip().rstrip("/")
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and not {*"?#"} & {*value}
+        if usable and "@" not in parts.netloc and parts.port != 0:  # reading a port may raise
+            return value
+    shown = re.sub(r"//.*@", "//***@", value)
+    raise ConfigError(f"{variable} is {shown!r}; it must be an http:// or https:// address without a user name, ? and #")
 
 
 def call_address(url: str) -> str:

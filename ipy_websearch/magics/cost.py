@@ -10,7 +10,7 @@ from IPython.display import display
 
 from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 
-GROUPS = ("question", "model", "provider", "kind", "day", "notebook", "session")
+GROUPS = ("question", "model", "provider", "kind", "day", "session")
 
 
 @magic("line", names=True)

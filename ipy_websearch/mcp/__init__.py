@@ -9,15 +9,16 @@ another host or come from a web page (the specification's section on security, m
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from ipy_websearch import __version__
+from ipy_websearch import __version__, background
+from ipy_websearch.api import TICK_S
 from ipy_websearch.display.text import iso
 from ipy_websearch.enrichment.columns import NOTED
 from ipy_websearch.errors import WebSearchError
@@ -179,8 +180,7 @@ def server(session: Session) -> MCPServer:
             return Filled([], 0, 0.0)
         limits = {"max_searches": max_searches, "budget_usd": budget_usd}
         work = session.enrichment(pd.DataFrame(rows, dtype=object), columns, provider=provider, progress=False, **limits)
-        async with aclosing(session.filling(work)) as ticks:
-            await _tell_progress(work.progress, ticks, context)
+        await _run(work, context)
         frame = work.frame()
         added = json.loads(frame[frame.attrs[NOTED]].to_json(orient="records", date_format="iso"))
         costs = frame["enrich_cost_usd"]
@@ -197,12 +197,19 @@ def server(session: Session) -> MCPServer:
     return made
 
 
-async def _tell_progress(progress: Any, ticks: AsyncIterator[None], context: Context) -> None:
+async def _run(work: Any, context: Context) -> None:
+    """Run an enrichment to its end and tell its progress; a call that is cancelled stops it."""
+    task, progress = background.Task(work.run), work.progress
     told = 0  # what an agent is told may only grow
-    async for _ in ticks:
-        if progress.finished > told:
-            told = progress.finished
-            await context.report_progress(told, progress.total, f"{told} of {progress.total} rows")
+    try:
+        while not task.future.done() or progress.finished > told:
+            if progress.finished > told:
+                told = progress.finished
+                await context.report_progress(told, progress.total, f"{told} of {progress.total} rows")
+            await asyncio.sleep(TICK_S)
+        task.future.result()
+    finally:
+        task.cancel()
 
 
 class _Server(MCPServer):

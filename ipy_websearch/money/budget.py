@@ -318,7 +318,6 @@ class Booking:
     session: str
     question_id: str
     question: str
-    notebook: str = ""
     replayed_from: str = ""
     budget: RunBudget = field(default_factory=RunBudget)
     cost_usd: Money = Decimal(0)
@@ -389,7 +388,7 @@ class Booking:
 
     def _row(self, kind: Any, name: str, cost: Money, **more: Any) -> LedgerRow:
         whose = (self.session, self.question_id, self.question)
-        return LedgerRow(datetime.now(UTC), *whose, kind, name, cost_usd=cost, notebook=self.notebook, **more)
+        return LedgerRow(datetime.now(UTC), *whose, kind, name, cost_usd=cost, **more)
 
     def _book(self, rows: Sequence[LedgerRow], **ended: Any) -> Money:
         """Write rows; under a budget, in the transaction that ends what was reserved for them. Return what they cost."""

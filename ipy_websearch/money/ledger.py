@@ -11,7 +11,7 @@ held or spent, never both and never neither. What an enrichment found goes there
 Rows are on disk when `book` or `settle` returns; on an event loop, at the end of that turn of the loop: what happens in one
 turn is one transaction, such as the cost and the values of all rows of an enrichment that have just ended. While the file
 cannot be written, rows are kept in memory, counted by reports, and written as soon as it can be; `news` says so. No key gets
-in: questions and notebook names pass `redact` first.
+in: questions pass `redact` first. The column `notebook` is that of 0.1.0; it stays empty.
 
 Reports (`cost_frame`, `curve`) are one `GROUP BY` each; 100,000 rows take some 0.2 s.
 """
@@ -117,7 +117,7 @@ class LedgerRow:
     `time` is aware, `name` the model's id or the provider, `units` how many `unit`s a provider billed. `cost_usd` is None when
     the price is unknown; `saved_usd` is what a cached call would have cost, or what a request's reads from the prompt cache
     saved. `estimated` figures are ours: the answer broke off before anybody said what it cost. "replayed" rows come from a
-    cassette and cost nothing. `notebook` is its path or name, "" when unknown.
+    cassette and cost nothing.
     """
 
     time: datetime
@@ -134,7 +134,6 @@ class LedgerRow:
     status: Status = "ok"
     estimated: bool = False
     saved_usd: Decimal | None = None
-    notebook: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +404,7 @@ class Ledger:
         """Return a row as it is kept; keys are taken out of texts before they are shortened."""
         units = min(max(row.units, Decimal(0)), Decimal(MOST_COUNTED)) if row.units.is_finite() else 0
         return (
-            microseconds(row.time), row.session, self._text(row.notebook), row.question_id, self._text(row.question),
+            microseconds(row.time), row.session, "", row.question_id, self._text(row.question),
             row.kind, visible(str(row.name)), row.status, row.cached, row.estimated,
             *(max(0, min(getattr(row.usage, name), MOST_COUNTED)) for name in _USED),
             float(units), row.unit, _nano(row.cost_usd), _nano(row.saved_usd),
@@ -475,7 +474,6 @@ GROUPS = {
     "provider": "CASE kind WHEN 'model' THEN '(models)' ELSE name END",
     "kind": "kind",
     "day": f"time / {DAY_US} * {DAY_US}",
-    "notebook": "notebook",
     "session": "session",
 }
 

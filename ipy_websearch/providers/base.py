@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtim
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
-from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
-from ipy_websearch.keys import Keys, base_url
+from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, base_url, explain_any
+from ipy_websearch.keys import Keys
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import duration, parse_date, plain, shorten, visible
 

@@ -31,8 +31,8 @@ from urllib.parse import quote
 from pydantic import BaseModel, WithJsonSchema
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys, base_url
+from ipy_websearch.http.client import HttpClient, base_url
+from ipy_websearch.keys import Keys
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import explicit_addresses

@@ -40,7 +40,6 @@ def rows(count: int) -> Iterator[LedgerRow]:
             unit="request" if search else "",
             cost_usd=Decimal(chance.randrange(1, 30_000_000)).scaleb(-9),
             cached=search and n % 5 == 0,
-            notebook=f"notebook{question % 20}.ipynb",
         )
 
 

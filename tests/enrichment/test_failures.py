@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch as web
-from ipy_websearch import sql
+from ipy_websearch import background, sql
 from ipy_websearch.errors import EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
 from tests.fakes.engines import Answer, hit
@@ -227,13 +226,11 @@ def test_only_requests_that_may_be_billed_are_booked(messages_api: Any, session:
     """A row that was refused and waits for its turn has cost nothing; a connection that was cut may have."""
     messages_api.behave(lambda body: error(429, headers={"retry-after": "30"}))
 
-    async def interrupted() -> None:
-        work = session.enrichment(many(16), CEO, budget_usd=5, concurrency=1, **ROW)
-        async for _ in session.filling(work):
-            if work.progress.waits_for:
-                break
-
-    asyncio.run(interrupted())
+    work = session.enrichment(many(16), CEO, budget_usd=5, concurrency=1, **ROW)
+    task = background.Task(work.run)
+    while not work.progress.waits_for:
+        time.sleep(0.05)
+    task.cancel()
     assert len(messages_api.requests) == 1 and session.cost().usd.sum() == 0
     messages_api.behave(lambda body: [record(ceo="x"), hang_up()])
     out = web.enrich(companies("A"), CEO, budget_usd=5, **ROW)

@@ -13,7 +13,8 @@ from traitlets.config import Config
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, MissingKeyError
-from ipy_websearch.keys import Keys, base_url
+from ipy_websearch.http.client import base_url
+from ipy_websearch.keys import Keys
 from ipy_websearch.settings import PROJECT_SETTINGS, WebSearch, load_settings, settings_dir
 from tests.fakes.replies import error, text
 from tests.fakes.shell import Shell

@@ -102,7 +102,7 @@ def replayed(recorded: list[dict[str, Any]]) -> ModelResponded:
 def test_the_ledgers_figure_for_a_recording_is_the_one_worked_out_by_hand(name: str) -> None:
     """Every recorded reply, streamed, whole or out of a batch's results, to the last digit."""
     ledger = Ledger(None)
-    booking = Booking(ledger, "s", "q", name, "n.ipynb")
+    booking = Booking(ledger, "s", "q", name)
     booking.take(replayed(MESSAGES[name]))
     assert total(ledger) == (by_hand(MESSAGES[name]), 0) and booking.cost_usd == by_hand(MESSAGES[name])
 
@@ -119,7 +119,6 @@ rows = st.builds(
     cost_usd=st.none() | st.decimals(0, 10, places=9),
     cached=st.booleans(),
     saved_usd=st.none() | st.decimals(0, 1, places=9),
-    notebook=st.sampled_from(["", "a.ipynb"]),
 )
 
 

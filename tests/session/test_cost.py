@@ -95,18 +95,6 @@ def test_a_plot_is_a_picture_in_the_notebook_or_names_the_extra(
     assert "ipy_websearch[plot]" in str(shell.run("%cost --plot --by kind").error)
 
 
-# --- the notebook's name --------------------------------------------------------------------------------------------------
-
-
-def test_rows_know_their_notebook(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jupyter Server's variable, VS Code's and JupyterLab's are known; otherwise it is empty."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "")
-    for told in ("", "%env JPY_SESSION_NAME=work/costs.ipynb", "__vsc_ipynb_file__ = '/home/me/code.ipynb'"):
-        shell.run(f"{told}\n%search -p brave moons {told[:5]}")
-    names = shell.run("%cost --by notebook").value.notebook
-    assert sorted(names) == ["", "/home/me/code.ipynb", "work/costs.ipynb"]
-
-
 # --- estimates ----------------------------------------------------------------------------------------------------------
 
 

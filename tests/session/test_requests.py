@@ -43,19 +43,6 @@ async def test_an_effort_is_sent_with_adaptive_thinking_and_is_in_the_steps(
     assert not {"output_config", "thinking"} & set(messages_api.bodies[-1]) and "takes no effort" in answer.notices[0]
 
 
-@pytest.mark.anyio
-async def test_a_long_conversation_loses_its_oldest_turns_whole(messages_api: Any, session: Any) -> None:
-    messages_api.models["my-own-model"] = 32_000
-    for n in range(3):
-        messages_api.reply("Yes.")
-        asked = f"question {n} " + "word " * 9_000
-        answer = await session.ask(asked, model="my-own-model", tools="none", follow=n > 0)
-    assert messages_api.bodies[-1]["model"] == "my-own-model"  # an unknown name is passed on
-    sent = messages_api.bodies[-1]["messages"]
-    assert [message["role"] for message in sent] == ["user", "assistant", "user"] and "question 1" in str(sent[0])
-    assert any("oldest turn was left out" in notice for notice in answer.notices)
-
-
 # --- recordings -----------------------------------------------------------------------------------------------------------
 
 
