@@ -4,10 +4,10 @@ One run of `%%ask` is one `AnswerLoop` (the face of the loop that talks to peopl
 happens to a question is a step of that one loop:
 
     asked      the question, with tools; then the calls, their results, and the next request
-    reading    the question anew, with what a search for it found and without tools: the model calls none (`retrieve_first`)
     nudged     asked once more for words, or for the table that is wanted, since the reply has none
     final      a limit was reached: the model writes its answer from what it has
-    mending    asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stays
+    reading    the question anew, with what a search for it found and without tools: the model calls none (`retrieve_first`)
+    repair     asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stands
                until the new one is there and better
 
 The history is legal after every way of ending, interrupts included.
@@ -68,7 +68,7 @@ from ipy_websearch.model.requests import (
 )
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.budget import Booking, Estimate, estimate
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
@@ -128,15 +128,14 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     unable = [f"{model} takes no effort; it answers as usual"] if asked.effort and not effort else []
     asked = replace(
         asked,
-        effort=effort,
         check=asked.check or settings.check,
         tools=settings.tools if asked.tools is None else asked.tools,
         read_pages=asked.read_pages if asked.read_pages is not None else 0 if client.offline else settings.read_pages,
     )
 
     limits = asked.limits(settings)
-    thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
-    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, **thinks)
+    least = THINKING_ANSWER_TOKENS if effort else MIN_ANSWER_TOKENS
+    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, least=least)
     budget = booking.budget
     offer = offered(session, asked, budget, limits, client.platform, provider)
     read_pages = asked.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
@@ -192,7 +191,7 @@ def estimated(asked: AnswerLoop) -> Estimate:
 
 @dataclass(slots=True)
 class AnswerLoop(Face):
-    """One question under way. Await `converse()` once; `partial()` gives the answer as far as it is.
+    """One question under way. Await `converse()` once, then `kept()` gives the answer as far as it is, or `close()` books it.
 
     `asked` are the options as they were settled, `system` the instructions, at their end the user's own; `columns` is the table
     that is wanted in place of prose (None: prose).
@@ -218,7 +217,8 @@ class AnswerLoop(Face):
     _history: list[Message] = field(default_factory=list)
     _panels: list[Panel] = field(default_factory=list)
     _container: Mapping[str, Any] | None = None
-    _reading: bool = False
+    _unsearched: bool = False  # the model called no tools where it should have
+    _reading: bool = False  # what a search for the question found, in place of calling tools
     _nudged: bool = False
     _standing: list[Message] | None = None  # while the answer is mended: the messages with the first one
     _limit_told: bool = False
@@ -256,47 +256,85 @@ class AnswerLoop(Face):
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
         self._emit = emit
-        async with aclosing(self.loop.run(self._first())) as signals:
-            async for signal in signals:
-                if isinstance(signal, list):
-                    self._show(signal)
-                else:
-                    self.tell(signal)
-        if self.loop.meter.steps == 0:
-            raise BudgetExceededError(self.booking.budget.refusal)
+        setting, lacks = self.session.settings.retrieve_first, self.client.lacks(self.model, "tools")
+        if self._search is not None and (setting == "always" or (setting == "auto" and lacks)):
+            await self._look_up()
+        try:
+            await self._run()
+        except ModelError as exc:
+            if self._reading or setting == "never" or not refuses_tools(exc):
+                raise
+            self.client.note_lack(self.model, "tools")
+            self._unsearched = True
+        if self._unsearched:
+            await self._look_up()
+            await self._run()
         if self.columns and self.rows is None:
             self.tell(Notice(NO_TABLE))
         elif self.asked.check == "repair" and self.stop_reason == "end_turn" and not (self.columns or self.client.offline):
             await self._repair()
         self._tell_limit()
 
-    def partial(self, limit: LimitName | None) -> Answer:
-        """Return the answer as far as it is, with a legal history."""
-        loop, text, columns = self.loop, str(self.text), self.columns
+    async def _run(self) -> None:
+        """Run the loop until the face is done.
+
+        Raises:
+            BudgetExceededError: there was no money for any request.
+        """
+        before = self.loop.meter.steps
+        async with aclosing(self.loop.run()) as signals:
+            async for signal in signals:
+                if isinstance(signal, list):
+                    self._show(signal)
+                else:
+                    self.tell(signal)
+        if self.loop.meter.steps == before:
+            raise BudgetExceededError(self.booking.budget.refusal)
+
+    def kept(self, limit: LimitName | None) -> Answer:
+        """Take the answer as far as it is into the conversation, with a legal history, and book what it cost."""
+        loop, booking, text, columns = self.loop, self.booking, str(self.text), self.columns
+        spent = self.close()
+        for line in booking.ledger.news():
+            self.tell(Notice(line))
         if self.rows is not None and columns:
             text = f"{text}\n\n{table_text(self.rows, columns)}".strip()
         if not text:
             text = f"*There is no answer: {loop.meter.explain(limit) if limit else 'the model wrote none'}.*"
         if loop.shown:  # the running reply was not taken yet
             self._keep_reply(loop.reply)
-        return Answer(
+        answer = Answer(
             question=self.asked.question,
             text=text,
             model=loop.model or self.model,
             citations=self.text.book.citations,
             panels=tuple(self._panels),
             usage=loop.usage,
+            cost_usd=booking.cost_usd,
+            session_cost_usd=spent,
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
             messages=tuple(ended_by(self._standing or loop.messages, text)),
+            trace=tuple(booking.steps),
             notices=tuple(self.notices),
             rows=self.rows,
             columns=with_source(columns) if columns else None,
             offline=self.client.offline,
+            replayed_from=booking.replayed_from,
             seconds=loop.meter.seconds,
             checked=self._claims() if self.asked.check != "off" else (),
         )
+        self.session.answers.append(answer)
+        del self.session.answers[:-KEPT_ANSWERS]
+        return answer
+
+    def close(self) -> Money:
+        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
+        has spent with this question."""
+        self.booking.close(self.loop.cut_off())
+        self.session.spent_usd = add_money(self.session.spent_usd, self.booking.cost_usd)
+        return self.session.spent_usd
 
     def _claims(self) -> tuple[Claim, ...]:
         """Return the sentences as compared with their sources; what the offline server says without a source is no claim."""
@@ -304,12 +342,6 @@ class AnswerLoop(Face):
         return tuple(claim for claim in claims if claim.numbers or not self.client.offline)
 
     # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
-
-    def _first(self) -> Next:
-        """Return the first step: the question, or the search for it."""
-        lacks = bool(self.loop.runner.tools) and self.client.lacks(self.model, "tools")
-        reads = {"always": self._search is not None, "auto": lacks, "never": False}
-        return self._read() if reads[self.session.settings.retrieve_first] else Then.AGAIN
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
@@ -336,7 +368,8 @@ class AnswerLoop(Face):
         if self._standing:
             return Then.DONE
         if self._is_unsearched(reply, final):
-            return self._read()
+            self._unsearched = True
+            return Then.DONE
         self._keep_reply(reply)
         meter, calls, reason = self.loop.meter, [] if self._reading else Call.of(reply), reply.stop_reason
         if not reply.complete:
@@ -351,7 +384,7 @@ class AnswerLoop(Face):
                 return Then.AGAIN  # the paused turn goes back as it is
             meter.reach("max_steps")
             return self._nudge(FINAL_NUDGE)
-        if note := stop_note(reply):
+        if note := _STOPPED.get(str(reason), f"the model stopped for a reason unknown here: {reason}"):
             self.tell(Notice(note))
         untabled = bool(self.columns) and not self._reading and self.rows is None and reason != "pause_turn"
         wordless = not reply.text.strip()
@@ -361,18 +394,9 @@ class AnswerLoop(Face):
         return Then.DONE
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Put the results into one user message; those of the search for the question, in front of it."""
-        if self._reading:
-            return self._ask_with(runner.blocks[calls[0].id]["content"])
+        """Put the results into one user message."""
         self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
-
-    def failed(self, error: WebSearchError) -> Next:
-        """Ask without tools where a server takes none."""
-        if self._reading or self.session.settings.retrieve_first == "never" or not refuses_tools(error):
-            raise error
-        self.client.note_lack(self.model, "tools")
-        return self._read()
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         """Return a call's result, which may be cited from now on; where the API gives no citations, passages get the numbers,
@@ -411,39 +435,42 @@ class AnswerLoop(Face):
         may_search = self.session.settings.retrieve_first == "auto" and self._search is not None
         return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
 
-    def _read(self) -> Next:
-        """Begin anew without tools; return the search for the question, where it needs one. Text that was shown is void."""
-        began, answered = self.loop.meter.steps > 0, bool(self.loop.reply.text)
-        self._reading, self.loop.shown = True, False
-        if began:
+    async def _look_up(self) -> None:
+        """Begin anew without tools, with what a search for the question finds, where it needs one. What was shown is void."""
+        loop, content = self.loop, user_message(self.asked.question)["content"]
+        always = self.session.settings.retrieve_first == "always"
+        needed = always or bool(loop.reply.text) or needs_search(self.asked.question)
+        if loop.meter.steps:
+            loop.shown = False
             self.text.retract()
             self.tell(Retracted())
-        needed = answered or self.session.settings.retrieve_first == "always" or needs_search(self.asked.question)
-        if self._search is None or not needed:
-            return self._ask_with([])
-        if began:
-            self.tell(Notice(RETRIEVED))
-        self.tell(ToolStarted(self._search.id, self._search.name, self._search.input))
-        return [self._search]
-
-    def _ask_with(self, found: Sequence[Mapping[str, Any]]) -> Then:
-        """Ask the question behind what was found for it."""
-        content = [*found, *user_message(self.asked.question)["content"]]
-        self.loop.messages = [*without_thinking(self._history), {"role": "user", "content": content}]
-        return Then.AGAIN
+        if self._search is not None and needed:
+            if loop.meter.steps:
+                self.tell(Notice(RETRIEVED))
+            self.tell(ToolStarted(self._search.id, self._search.name, self._search.input))
+            async for event in loop.runner.run([self._search]):
+                self.tell(event)
+            content = [*loop.runner.blocks[self._search.id]["content"], *content]
+        self._reading = True
+        loop.messages = [*without_thinking(self._history), {"role": "user", "content": content}]
 
     # --- repair: a new answer for sentences without support ---------------------------------------------------------
 
     async def _repair(self) -> None:
         """Have the model mend the sentences that its sources do not support, once and unseen. The first answer stands until
-        there is a better one; the limit that stops the repair is none of the answer's."""
+        there is a better one; a limit that ends the repair is none of the answer's."""
         claims, loop = self._claims(), self.loop
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not faulty:
             return
         self._standing, reached = loop.messages, loop.meter.reached
-        problem = await self._mended(claims, faulty)
-        loop.meter.reached = reached
+        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
+        loop.final, loop.retries = True, 0
+        try:
+            await self._run()
+            problem = self._replaced(loop.reply, claims)
+        except WebSearchError as exc:
+            problem = str(exc)
         told = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
             loop.messages = self._standing
@@ -451,34 +478,20 @@ class AnswerLoop(Face):
         else:
             self.tell(Notice(f"the model was asked to mend {told}, and wrote this answer anew"))
             self.tell(Rewritten(str(self.text), self.text.book.citations))
-        self._standing = None
+        self._standing, loop.meter.reached = None, reached
 
-    async def _mended(self, claims: Sequence[Claim], faulty: Sequence[Claim]) -> str:
-        """Ask for the answer anew, and take it if it is whole and better; return what is wrong with it otherwise."""
-        loop, meter = self.loop, self.loop.meter
-        if meter.steps >= self.limits.max_steps:
-            return meter.explain("max_steps")
-        before, loop.final, loop.retries = meter.steps, True, 0
-        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
-        try:
-            async with aclosing(loop.run()) as signals:
-                async for signal in signals:
-                    if not isinstance(signal, list):
-                        self.tell(signal)
-        except WebSearchError as exc:
-            return str(exc)
-        reply, turn = loop.reply, assistant_message(loop.reply.content)
-        if meter.steps == before:
-            return meter.explain("budget")
-        if turn is None or reply.stop_reason != "end_turn":
-            return f"the model's new answer ended with {reply.stop_reason}"
+    def _replaced(self, reply: Reply, claims: Sequence[Claim]) -> str:
+        """Take a new answer in the place of the first one if it is whole and better; return what is wrong with it otherwise."""
         text = AnswerText(CitationBook(like=self.text.book), self.text.given)
         for block in reply.content:
             text.write(str(block.get("text") or ""))
             text.cite(block)
-        if not is_better(text.book.claims(str(text)), claims):
+        if reply.stop_reason != "end_turn":
+            return f"the model's new answer ended with {reply.stop_reason}"
+        if not text or not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
-        self.text, loop.messages = text, [*loop.messages, turn]
+        self.text = text
+        self.loop.messages = [*self.loop.messages, {"role": "assistant", "content": reply.content}]
         return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
@@ -507,23 +520,24 @@ class AnswerLoop(Face):
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
         """Emit what a reader sees of raw events; pieces of text that came together are one."""
-        pieces: list[str] = []
+        if self._standing:
+            return
+        text = ""
         for event in raw:
             kind, delta = event.get("type"), event.get("delta") or {}
             if kind == "content_block_delta" and delta.get("type") == "text_delta":
-                pieces.append(delta.get("text") or "")
+                text += delta.get("text") or ""
             elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index") or 0))):
-                self._write(pieces)
+                self._write(text)
+                text = ""
                 for shown in self._ended(block):
                     self.tell(shown)
-        self._write(pieces)
+        self._write(text)
 
-    def _write(self, pieces: list[str]) -> None:
-        """Emit the text of pieces, and forget them."""
-        shown = self.text.write("".join(pieces)) if pieces else []
-        self.loop.shown = self.loop.shown or bool(shown)
-        pieces.clear()
-        for event in shown:
+    def _write(self, text: str) -> None:
+        """Emit text, without what is held back."""
+        for event in self.text.write(text) if text else ():
+            self.loop.shown = True
             self.tell(event)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
@@ -537,12 +551,12 @@ class AnswerLoop(Face):
             return ()
         self.text.book.native = True
         name, content = kind.removesuffix("_tool_result"), block.get("content")
-        code = content.get("error_code") if isinstance(content, Mapping) else None
-        found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-        summary = f"error: {code}" if code else plural(len(found) or 1, "result")
+        found = [part for part in (content if isinstance(content, list) else [content]) if isinstance(part, Mapping)]
+        code = next((part["error_code"] for part in found if part.get("error_code")), "")
+        summary = f"error: {code}" if code else plural(len(found), "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
-        panel = self.session.panels.add(name, shown or {"error": summary}, tool=name, is_error=bool(code))
+        panel = self.session.panels.add(name, shown, tool=name, is_error=bool(code))
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
@@ -553,14 +567,6 @@ _STOPPED = {
     "refusal": "the model declined to answer",
     "model_context_window_exceeded": "the answer was cut off: the model's context window is full; ask anew without --follow",
 }
-
-
-def stop_note(reply: Reply) -> str:
-    """Return why the model stopped, with what the API says of it, "" when it ended as it should."""
-    reason = str(reply.stop_reason)
-    note = _STOPPED.get(reason, f"the model stopped for a reason unknown here: {reason}")
-    category = (reply.stop_details or {}).get("category")
-    return f"{note} ({category})" if note and category else note
 
 
 def repair_nudge(faulty: Sequence[Claim]) -> str:
@@ -597,15 +603,15 @@ class AskRun:
         self.booking = loop.booking
         self.answer: Answer | None = None
         self._task: background.Task[None] | None = None
-        self._events: deque[Event | BaseException | None] = deque()
+        self._events: deque[Event | BaseException] = deque()
         self._arrived = asyncio.Event()
         self._left = False
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
-        meter = self.loop.loop.meter
         if "genai_prices" not in sys.modules:  # the first look takes 0.2 s: while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
+        meter = self.loop.loop.meter
         try:
             await self.loop.client.prepare()
             await self.loop.converse(emit)
@@ -620,33 +626,11 @@ class AskRun:
             raise
         finally:
             if self.answer is None:
-                self._close_booking()
+                self.loop.close()
 
     def _keep(self, limit: LimitName | None) -> Answer:
-        """Take the answer so far into the conversation, with its steps, its cost, and what the ledger has to say."""
-        if self.answer is None:
-            spent = self._close_booking()
-            for line in self.booking.ledger.news():
-                self.loop.tell(Notice(line))
-            self.answer = replace(
-                self.loop.partial(limit),
-                cost_usd=self.booking.cost_usd,
-                session_cost_usd=spent,
-                replayed_from=self.booking.replayed_from,
-                trace=tuple(self.booking.steps),
-            )
-            answers = self.loop.session.answers
-            answers.append(self.answer)
-            del answers[:-KEPT_ANSWERS]
+        self.answer = self.answer or self.loop.kept(limit)
         return self.answer
-
-    def _close_booking(self) -> Money:
-        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
-        has spent with this question."""
-        session = self.loop.session
-        self.booking.close(self.loop.loop.cut_off())
-        session.spent_usd = add_money(session.spent_usd, self.booking.cost_usd)
-        return session.spent_usd
 
     # --- events for another thread or event loop --------------------------------------------------------------------
 
@@ -705,23 +689,22 @@ class AskRun:
             await self._arrived.wait()
 
     async def _told(self) -> None:
-        """Answer the question for who reads the events; the last one is None, or the error that ended the run."""
-
-        def tell(item: Event | BaseException | None) -> None:
-            self._events.append(item)
-            self._arrived.set()
-
-        ending = None
+        """Answer the question for whoever reads the events; behind the last one comes the error that ended the run."""
         try:
-            await self.answered(tell)
+            await self.answered(self._put)
         except BaseException as exc:
-            ending = exc
-        tell(ending)
+            self._put(exc)
+
+    def _put(self, item: Event | BaseException) -> None:
+        self._events.append(item)
+        self._arrived.set()
 
     def _next(self) -> Event | None:
-        """Return the next event, None at the end; raise the error that ended the run."""
-        item = None if self._left else self._events.popleft()
-        self._left = item is None or isinstance(item, BaseException)
+        """Return the next event, None behind `Finished`; raise the error that ended the run."""
+        if self._left:
+            return None
+        item = self._events.popleft()
+        self._left = isinstance(item, Finished | BaseException)
         if isinstance(item, BaseException):
             raise item
         return item

@@ -172,7 +172,8 @@ def _template() -> Template:
 
 # --- what it is offered ------------------------------------------------------------------------------------------------
 
-NATIVE_PAGE_TOKENS = 12_000  # the most of a page that Anthropic's own web_fetch may read under a budget; else there is no bound
+# The most of a page that Anthropic's own web_fetch may read under a budget; else there is no bound.
+_CUT = {"max_content_tokens": 12_000}
 
 _PROMPT_TOKENS = 4_000
 Definition = Mapping[str, Any]
@@ -259,18 +260,16 @@ def _made(
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:
-    """Return Anthropic's own tools with as many uses as `room` USD buys at worst, and a notice when these are fewer.
-
-    Pages are cut at `NATIVE_PAGE_TOKENS`. When not one use fits, there are no tools.
-    """
-    wanted = max((int(tool["max_uses"]) for tool in tools), default=0)
+    """Return Anthropic's own tools with as many uses as `room` USD buys at worst, with bounded pages, and
+    a notice when these are fewer than wanted. When not one use fits, there are no tools."""
+    wanted = int(tools[0]["max_uses"])
     for uses in range(wanted, 0, -1):
-        bounded: list[Definition] = [{**tool, "max_uses": uses} for tool in tools]
-        bounded = [{**t, "max_content_tokens": NATIVE_PAGE_TOKENS} if t["name"] == "web_fetch" else t for t in bounded]
+        bounded: list[Definition] = [
+            {**tool, "max_uses": uses, **(_CUT if tool["name"] == "web_fetch" else {})} for tool in tools
+        ]
         tokens = _PROMPT_TOKENS + native_tokens(_PROMPT_TOKENS, bounded)
-        cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, server_searches=server_searches(bounded))
-        after = worst_case(model, tokens // (uses + 1) + SEARCH_RESULT_TOKENS, MIN_ANSWER_TOKENS)
-        if cost is None or after is None or cost + after <= room:
+        cost = worst_case(model, tokens + SEARCH_RESULT_TOKENS, 2 * MIN_ANSWER_TOKENS, server_searches=server_searches(bounded))
+        if cost is None or cost <= room:
             return bounded, [] if uses == wanted else [f"the budget is enough for {uses} of {wanted} native searches"]
     return [], ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
 

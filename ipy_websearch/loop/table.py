@@ -105,8 +105,6 @@ def _fitted(value: Any, kind: type) -> Any:
     """Return a value of JSON in its column's type, None when it is of another."""
     from pydantic import TypeAdapter, ValidationError
 
-    if kind is int and isinstance(value, float) and value.is_integer():
-        value = int(value)
     wanted: Any = list[str] if kind is list else kind
     try:
         return TypeAdapter(wanted).validate_json(json.dumps(value), strict=True)

@@ -120,7 +120,6 @@ def test_repair_asks_once_with_what_is_missing_and_takes_the_better_answer(asked
         ([text("Matz wrote"), stop("max_tokens")], "", "max_tokens"),
         ([error(400)], "", "400"),
         ([text("Matz"), truncated(1)], "", "ended too soon"),
-        ([], "--max-steps 2", "max_steps = 2"),
         ([], "--budget 0.12", "budget"),
     ],
 )
