@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import time
 import uuid
 from collections import Counter
@@ -357,9 +358,9 @@ class Enrichment:
     # --- for those who ask --------------------------------------------------------------------------------------------
 
     def row_key(self, n: int) -> str:
-        """Return the key of a row: a digest of the store's keys of the columns to ask it for, 64 characters."""
-        keys = self._keys(self.plan.inputs[n])
-        return hashlib.sha256(b"".join(keys[c] for c in self.outcomes[n].asked)).hexdigest()
+        """Return the key of a row, 64 characters: a digest of the API's address and of the store's keys of its columns."""
+        keys, address = self._keys(self.plan.inputs[n]), os.environ.get("ANTHROPIC_BASE_URL", "")
+        return hashlib.sha256(b"".join([address.encode(), *(keys[c] for c in self.outcomes[n].asked)])).hexdigest()
 
     def asked(self, n: int) -> tuple[list[Column], dict[str, str | None]]:
         """Return the columns to ask a row for, and its values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +28,6 @@ USAGE = """\
 %websearch cache clear          empty the cache of searches and pages
 %websearch store                what enrichments have found, and their batches that are at the API
 %websearch store clear [COLUMN] forget what was found, of one column or of all
-%websearch store cancel         cancel the batches at the API
 %websearch prices               what models and providers charge
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
@@ -137,23 +135,13 @@ def _store(call: Call) -> Any:
 
     store = call.session.enrich_store
     for batch in open_batches(store.ledger):
-        rows = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
+        rows = f"{plural(len(batch.rows), 'row')} in {batch.id or 'a batch'}"
         print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
     return store.listing()
 
 
 def _clear_store(call: Call, column: str | None = None, /) -> str:
     return f"{plural(call.session.enrich_store.clear(column), 'value')} removed from the store."
-
-
-def _cancel_batches(call: Call) -> str:
-    from ipy_websearch import background
-    from ipy_websearch.enrichment.batch import cancel_open
-
-    address = os.environ.get("ANTHROPIC_BASE_URL", "")
-    ended, said = background.run(lambda: cancel_open(call.session.claude, call.session.enrich_store.ledger, address))
-    told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
-    return "\n".join([f"{told}, and collected by the same call.", *said])
 
 
 def _prices(call: Call) -> Any:
@@ -221,7 +209,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "cache clear": _clear_cache,
     "store": _store,
     "store clear": _clear_store,
-    "store cancel": _cancel_batches,
     "prices": _prices,
     "goggles": _goggles,
     "export": _export,

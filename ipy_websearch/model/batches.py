@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import ModelClient
@@ -19,42 +20,30 @@ from ipy_websearch.model.stream import NO_MESSAGE, excerpt
 
 if TYPE_CHECKING:
     import anthropic
-    from anthropic.types.messages import MessageBatch
 
 _PAGE = 100  # batches in one page of the list, the most that the API gives
 
 
-async def submit(client: ModelClient, requests: Sequence[Any]) -> MessageBatch:
-    """Hand in requests, each {"custom_id": …, "params": a body}; return the new batch.
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A batch at the API, with its number of requests."""
+
+    id: str
+    created_at: datetime
+    size: int
+
+
+async def submit(client: ModelClient, requests: Sequence[Any]) -> str:
+    """Hand in requests, each {"custom_id": …, "params": a body}; return the new batch's id.
 
     Raises:
         ModelError: it was refused, or may or may not have arrived (`status` is None then, or 5xx).
     """
     with _opened(client) as sdk:
-        return _checked(await sdk.messages.batches.create(requests=requests))
+        return (await sdk.messages.batches.create(requests=requests)).id
 
 
-async def look_up(client: ModelClient, batch: str) -> MessageBatch:
-    """Return a batch as it stands.
-
-    Raises:
-        ModelError: `status` 404: this key knows no such batch; otherwise the API failed.
-    """
-    with _opened(client) as sdk:
-        return _checked(await sdk.messages.batches.retrieve(batch))
-
-
-async def cancel(client: ModelClient, batch: str) -> None:
-    """Ask for a batch to be ended; what is answered by then is kept and paid.
-
-    Raises:
-        ModelError: as with `look_up`.
-    """
-    with _opened(client) as sdk:
-        _checked(await sdk.messages.batches.cancel(batch))
-
-
-async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
+async def recent(client: ModelClient, since: datetime) -> list[Made]:
     """Return the batches that were created at `since` or later, newest first.
 
     Raises:
@@ -63,28 +52,26 @@ async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
     found = []
     with _opened(client) as sdk:
         async for batch in sdk.messages.batches.list(limit=_PAGE):
-            if _checked(batch).created_at < since:
+            if batch.created_at < since:
                 break
-            found.append(batch)
+            counts = batch.request_counts.to_dict(exclude_none=True).values()
+            found.append(Made(batch.id, batch.created_at, sum(int(str(count)) for count in counts)))
     return found
 
 
-def size(batch: MessageBatch) -> int:
-    """Return how many requests a batch has."""
-    return sum(int(str(count)) for count in batch.request_counts.to_dict(exclude_none=True).values())
-
-
-async def results(client: ModelClient, batch: str) -> dict[str, Mapping[str, Any]]:
-    """Return the results of an ended batch by custom_id; `result["type"]` is succeeded (with a "message"), errored (with an
-    "error"), canceled or expired.
+async def results(client: ModelClient, batch: str) -> dict[str, Mapping[str, Any]] | None:
+    """Return the results of a batch by custom_id, None as long as it has not ended; `result["type"]` is succeeded (with a
+    "message"), errored (with an "error"), canceled or expired.
 
     A line that cannot be read is left out: the SDK's own reader would stop there, each time, and all of the batch is paid for.
 
     Raises:
-        ModelError: the API failed, also in the middle.
+        ModelError: `status` 404: this key knows no such batch; otherwise the API failed, also in the middle.
     """
     found: dict[str, Mapping[str, Any]] = {}
     with _opened(client) as sdk:
+        if (await sdk.messages.batches.retrieve(batch)).processing_status != "ended":
+            return None
         async with sdk.messages.batches.with_streaming_response.results(batch) as response:
             content = await response.read()
         for line in content.splitlines():
@@ -110,14 +97,3 @@ def _opened(client: ModelClient) -> Iterator[anthropic.AsyncAnthropic]:
         text = f"the answer is not of the Message Batches API ({excerpt(str(exc).encode(), 80)}); is ANTHROPIC_BASE_URL right?"
         kind = "truncated" if isinstance(exc, ValueError) else NO_MESSAGE
         raise ModelError(text, status=200, kind=kind) from exc
-
-
-def _checked(batch: Any) -> MessageBatch:
-    """Return what the SDK made of an answer.
-
-    Raises:
-        TypeError: it is no batch.
-    """
-    if isinstance(getattr(batch, "created_at", None), datetime) and hasattr(getattr(batch, "request_counts", None), "to_dict"):
-        return cast("MessageBatch", batch)
-    raise TypeError(repr(batch))

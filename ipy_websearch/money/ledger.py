@@ -246,6 +246,10 @@ class Ledger:
         values = [self._values(row) for row in rows]
         self.write(lambda connection: _settle(connection, values, reservation_id, _nano_up(keep)))
 
+    def insert(self, connection: sqlite3.Connection, row: LedgerRow) -> None:
+        """Insert a row as part of a `write`."""
+        connection.execute(_INSERT, self._values(row))
+
     def write(self, work: Work) -> None:
         """Do `work` in one transaction with all that waits to be written: now, or at the end of this turn of the event loop.
 

@@ -35,7 +35,7 @@ def offered(shell: Any, cell: str) -> list[str]:
         ("%websearch exp", "%websearch export"),
         ("%websearch key bra", "%websearch key brave"),
         ("%websearch key --sa", "%websearch key --save"),
-        ("%websearch store can", "%websearch store cancel"),
+        ("%websearch store cl", "%websearch store clear"),
         ("%ask what of {hits", "%ask what of {hits_of_mine"),
         ("%%ask\nwhat of {hits", "what of {hits_of_mine"),
         ("%%enrich tab", "%%enrich table_of_mine"),
