@@ -24,6 +24,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ipy_websearch.citations import quote_has
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, cells_of
 from ipy_websearch.enrichment.row import RECORD, check_stop_reason, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
@@ -36,7 +37,7 @@ from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported
-from ipy_websearch.text import fold, plural, shorten
+from ipy_websearch.text import plural, shorten
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
@@ -321,9 +322,10 @@ def answer_of(result: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Cel
             if RECORD not in calls:
                 raise RowError(f"the model did not call {RECORD} (it stopped at {message.get('stop_reason')}); run it again")
             cited = [(c["url"], c["cited_text"]) for b in blocks for c in b.get("citations") or () if c.get("url")]
-            for entry in calls[RECORD].values():  # its quote are the first words that were cited and have its value
-                value = fold(str(entry["value"]))
-                entry["quote"] = next((words for _, words in cited if value in fold(words)), entry["quote"])
+            for entry in calls[RECORD].values():
+                if not isinstance(entry["value"], bool):  # a quote has no "yes"
+                    having = (words for _, words in cited if quote_has(entry["value"], words))
+                    entry["quote"] = next(having, entry["quote"])
             return cells_of(calls[RECORD], columns, _evidence(blocks, cited))
         case {"type": "errored", "error": {"error": {"type": kind, "message": text}}}:
             raise RowError(f"the API refused the request ({kind}: {text})")

@@ -24,10 +24,10 @@ from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
 from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
-from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import CEO, companies, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
-from tests.fakes.replies import error, server_search, text, usage, web_citation
+from tests.fakes.replies import server_search, text, usage, web_citation
 from tests.fakes.warm import python
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
@@ -44,17 +44,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def created(fake: Any) -> int:
     """Return how many batches were handed in."""
     return sum(line == "POST " for line in fake.batches.log)
-
-
-class Nth:
-    """Contains one of the custom_ids that it is asked for, by its place."""
-
-    def __init__(self, place: int) -> None:
-        self.place, self.seen = place, dict[str, None]()
-
-    def __contains__(self, custom_id: str) -> bool:
-        self.seen[custom_id] = None
-        return list(self.seen).index(custom_id) == self.place
 
 
 def left(messages_api: Any, *names: str) -> pd.DataFrame:
@@ -120,25 +109,11 @@ def test_two_kernels_that_ask_for_the_same_rows_pay_for_them_once(messages_api: 
     assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
 
 
-def test_each_row_has_its_own_end(messages_api: Any) -> None:
-    """Succeeded, errored and expired requests of one batch; only what failed is asked by the next call, in whichever mode."""
-    messages_api.behave(lambda body: error(400, message="no such thing") if company_in(body) == "B" else echo(body))
-
-    messages_api.batches.expire = Nth(2)
-    out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
-    assert list(out.enrich_status) == ["ok", "error", "error"]
-    assert "no such thing" in out.enrich_error[1] and "24 hours" in out.enrich_error[2]
-    messages_api.behave(echo)
-    messages_api.batches.expire = ()
-    seen = len(messages_api.requests)
-    again = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
-    assert set(again.enrich_status) == {"ok"} and [company_in(b) for b in messages_api.bodies[seen:]] == ["B", "C"]
-
-
-def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_api: Any) -> None:
+def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_api: Any, shell: Any) -> None:
     """■ gives the frame back and says how to go on; in a new kernel the same call waits for it and sends new rows."""
     api.session().settings.session_budget_usd = 1.0
     out = left(messages_api, *"ABC")
+    assert "3 rows" in shell.run("%websearch store").stdout
     ceiling = Limited()
     assert ceiling.reserved > 0 and ceiling.spent == 0
     assert set(out.enrich_status) == {"interrupted"}
@@ -221,39 +196,10 @@ def test_a_batch_that_is_gone_is_asked_by_the_next_call(messages_api: Any) -> No
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all()
 
 
-def test_a_batch_that_may_have_arrived_is_kept_when_the_key_is_refused_meanwhile(messages_api: Any) -> None:
-    """It is found by the first call whose key is taken, and paid for once."""
-    messages_api.behave(echo)
-    messages_api.batches.swallow = True
-    create = type(messages_api.batches).create
-
-    def refused_from_now_on(*args: Any) -> Any:
-        messages_api.batches.fail = [401] * 2
-        return create(*args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(messages_api.batches), "create", refused_from_now_on)
-        for _ in range(2):
-            with pytest.raises(EnrichmentError, match="%websearch key anthropic"):
-                ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-    assert ipy_websearch.enrich(companies("A"), CEO, **BATCH).ceo[0] == "Boss of A" and created(messages_api) == 1
-
-
 def test_a_server_without_batches_is_no_matter_of_asking_again(messages_api: Any) -> None:
     messages_api.batches.fail = [404]
     with pytest.raises(ConfigError, match="no Message Batches.*leave mode='batch' out"):
         ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-
-
-def test_open_batches_are_shown_and_may_be_cancelled_elsewhere(messages_api: Any, shell: Any) -> None:
-    """What was answered by then is collected by the same call, the rest says so."""
-    left(messages_api, *"AB")
-    assert "2 rows" in shell.run("%websearch store").stdout
-    messages_api.batches.done_before_cancel = 1
-    for made in messages_api.batches.known.values():
-        messages_api.batches.cancel(made)
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    assert list(out.enrich_status) == ["ok", "error"] and "cancelled" in out.enrich_error[1]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +218,12 @@ def test_what_batches_cannot_do_is_said_before_anything_is_sent(
         ipy_websearch.enrich(companies("A"), CEO, **(BATCH | options))
 
 
-# --- results that cannot be read ----------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------------------
+
+
+def ended(**result: Any) -> Any:
+    """Return what gives a line of results this end."""
+    return lambda line: json.dumps({"custom_id": json.loads(line)["custom_id"], "result": result})
 
 
 def unexpected(line: str) -> str:
@@ -283,16 +234,22 @@ def unexpected(line: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("changed", "said"),
     [
+        (
+            ended(type="errored", error={"error": {"type": "invalid_request_error", "message": "no such thing"}}),
+            "no such thing",
+        ),
+        (ended(type="expired"), "24 hours"),
+        (ended(type="canceled"), "cancelled"),
         (lambda line: line[:-9], "no result for this row"),
         (unexpected, "no result for this row that can be read; run it again (AttributeError)"),
     ],
 )
-def test_a_result_that_cannot_be_read_costs_its_own_row(messages_api: Any, broken: Any, said: str) -> None:
-    """It is an error, and is asked again; what was paid for with it is kept."""
+def test_each_row_has_its_own_end(messages_api: Any, changed: Any, said: str) -> None:
+    """One without an answer is an error, and is asked again by the next call; what was paid for with it is kept."""
     messages_api.behave(echo)
-    messages_api.batches.mangle = lambda lines: [lines[0], broken(lines[1]), *lines[2:]]
+    messages_api.batches.mangle = lambda lines: [lines[0], changed(lines[1]), *lines[2:]]
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert sorted(out.enrich_status) == ["error", "ok", "ok"] and said in out.enrich_error.max()
     messages_api.batches.mangle = list
