@@ -85,25 +85,15 @@ SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", 
 BASH = {"type": "bash_20250124", "name": "bash"}
 
 
-SYSTEM = {"role": "system", "content": "Be brief from here on."}
-
-
 OPEN_OBJECT = {"type": "object", "properties": {}}
-
-
-OPTIONAL = OBJECT | {"properties": {f"p{n}": {"type": "string"} for n in range(25)}, "required": []}
-
-
-UNIONS = OBJECT | {"properties": {f"p{n}": {"anyOf": [{"type": "string"}, {"type": "null"}]} for n in range(17)}}
-
-
-UNIONS |= {"required": list(UNIONS["properties"])}
 
 
 LIMITED = OBJECT | {"properties": {"q": {"type": "string", "minLength": 2}}}
 
 
-FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
+def formatted(schema: JSON) -> JSON:
+    """What asks for structured output."""
+    return {"format": {"type": "json_schema", "schema": schema}}
 
 
 FOREIGN = {"type": "web_search_result", "url": "https://a.example/", "title": "A", "encrypted_content": "made up"}
@@ -128,11 +118,6 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
     (body() | {"messages": []}, body(), "at least one message"),
     (body({"role": "system", "content": "x"}, user("hi")), body(system="x"), 'must use the "user" role'),
-    (body(user("hi"), SYSTEM, SYSTEM), body(user("hi"), SYSTEM), "must precede an 'assistant' message or end the array"),
-    (body(user("hi"), said("ho"), SYSTEM), body(user("hi"), SYSTEM, said("ho"), user("hi")), "must follow a 'user' message"),
-    (body(user("hi"), SYSTEM, model="claude-opus-4-7"), body(user("hi"), SYSTEM, model="claude-opus-4-8"), "not supported"),
-    (body(user("hi"), SYSTEM | {"content": [found("x")]}), body(user("hi"), SYSTEM), "Input tag 'search_result'"),
-    (body(tools=[tool(input_schema=OBJECT | {"anyOf": 5})]), body(tools=[tool()]), "JSON schema is invalid"),
     (body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
     (body(user("hi"), {"role": "assistant"}), body(user("hi")), "messages.1: all messages must have non-empty content"),
     (body(system=[{"type": "image"}]), body(system="x"), "system.0.type"),
@@ -193,39 +178,19 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(user(found("x", title=""))), body(user(found("x"))), "title"),
     (body(user(found())), body(user(found("x"))), "at least 1 item"),
     (body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
-    (body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "Input tag"),
+    (body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "match pattern"),
     (body(tools=[tool(price=1)]), body(tools=[tool()]), "price: Extra inputs"),
-    (
-        body(tools=[SEARCH | {"use_cache": True}]),
-        body(tools=[SEARCH | {"max_uses": 3}]),
-        "use_cache: Extra inputs",
-    ),
     (body(tools=[BASH | {"cache_control": "x"}]), body(tools=[BASH | {"cache_control": MARK}]), "cache_control"),
     (body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
     (body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
     (body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
     (
-        body(tools=[tool(strict=True, input_schema=OPEN_OBJECT)]),
-        body(tools=[tool(input_schema=OPEN_OBJECT), tool("b", strict=True)]),
+        body(output_config=formatted(OPEN_OBJECT)),
+        body(tools=[tool(input_schema=OPEN_OBJECT)], output_config=formatted(OBJECT)),
         "additionalProperties",
     ),
     (
-        body(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
-        body(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
-        "Too many strict tools (21)",
-    ),
-    (
-        body(tools=[tool(strict=True, input_schema=OPTIONAL)]),
-        body(tools=[tool(input_schema=OPTIONAL)]),
-        "too many optional parameters (25)",
-    ),
-    (
-        body(tools=[tool(strict=True, input_schema=UNIONS)]),
-        body(tools=[tool(input_schema=UNIONS)]),
-        "union types (17)",
-    ),
-    (
-        body(tools=[tool(strict=True, input_schema=LIMITED)]),
+        body(output_config=formatted(LIMITED)),
         body(tools=[tool(input_schema=LIMITED)]),
         "minLength are not supported",
     ),
@@ -300,8 +265,8 @@ CASES: list[tuple[JSON, JSON, str]] = [
         "when the `web_search` tool is present",
     ),
     (
-        talk(result(content=[found("x")]), output_config=FORMAT),
-        talk(result(content=[found("x", on=False)]), output_config=FORMAT),
+        talk(result(content=[found("x")]), output_config=formatted(OBJECT)),
+        talk(result(content=[found("x", on=False)]), output_config=formatted(OBJECT)),
         "when citations are enabled",
     ),
     (
@@ -313,16 +278,6 @@ CASES: list[tuple[JSON, JSON, str]] = [
         body(user(words(cache_control=MARK | {"ttl": "2h"}))),
         body(user(words(cache_control=MARK | {"ttl": "1h"}))),
         "'5m' or '1h'",
-    ),
-    (
-        body(user(words(cache_control=MARK), words(cache_control=MARK | {"ttl": "1h"}))),
-        body(user(words(cache_control=MARK | {"ttl": "1h"}), words(cache_control=MARK))),
-        "must not come after",
-    ),
-    (
-        body(user(words(cache_control=MARK)), cache_control=MARK | {"ttl": "1h"}),
-        body(user(words(cache_control=MARK | {"ttl": "1h"})), cache_control=MARK | {"ttl": "1h"}),
-        "another ttl",
     ),
 ]
 

@@ -1,9 +1,10 @@
 """What the Messages API refuses in a request: status 400, in the API's words where a recording or its documentation has them.
 
 One set for all who play the API: the offline server, `testing.FakeWeb` and the server of our own tests, so that a loop that
-passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. What
-only a server can know that remembers its replies (signatures of thinking) is not in it, nor what is in images and what code
-gave. Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12; read 2026-11.
+passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. They
+hold what this package sends; what only callers of `intercept` do is taken as it is (system messages between the others, strict
+tools, lives of cache breakpoints), as is what only a server knows that remembers its replies (signatures of thinking).
+Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12; read 2026-11.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, groupby, pairwise, takewhile
 from operator import or_
-from typing import Annotated, Any, Literal, Optional, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -32,19 +33,15 @@ from ipy_websearch.errors import ModelError
 
 Block = Mapping[str, Any]
 
-MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
+MAX_BREAKPOINTS = 4
 MIN_THINKING_TOKENS = 1_024
 
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
-# Models before Opus 4.8 take no system messages between the others; for the rules of their places see
-# https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages (read 2026-11-23).
-_OLD = re.compile(r"claude-(?:[1-3]|instant|(?:sonnet|haiku)-4|opus-4(?:-[0-7]\b|-20\d{6}|@|$))")
-_OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor)_20\d{6}|tool_search_tool_(bm25|regex)(_20\d{6})?")
-_NOT_IN_STRICT = frozenset(
+# What the schema of structured output may not have.
+_NOT_IN_OUTPUT = frozenset(
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
     "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
 )
-_CALLS_SERVER = re.compile("server_tool_use|._tool_result")
 _EMPTY_TEXT = "text content blocks must be non-empty"
 
 # --- the fields of a request -------------------------------------------------------------------------------------------
@@ -107,12 +104,7 @@ _IN_RESULT = _one_of(*_GIVEN, _block("tool_reference", tool_name=StrictStr))
 _TOOL_RESULT = _block(
     "tool_result", "toolset_name", tool_use_id=StrictStr, content=_content(_IN_RESULT) | None, is_error=StrictBool | None
 )
-_CODE_RESULTS = Literal[
-    "code_execution_tool_result",
-    "bash_code_execution_tool_result",
-    "text_editor_code_execution_tool_result",
-    "tool_search_tool_result",
-]
+_SERVER_TOOLS = "web_search web_fetch code_execution bash_code_execution text_editor_code_execution tool_search".split()
 _USER = _one_of(*_GIVEN, _TOOL_RESULT, _block("container_upload", file_id=StrictStr))
 _ASSISTANT = _one_of(
     _TEXT,
@@ -120,22 +112,11 @@ _ASSISTANT = _one_of(
     _block("redacted_thinking", data=StrictStr),
     _block("tool_use", "caller toolset_name", id=_ID, name=StrictStr, input=dict),
     _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
-    *(_block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY) for name in ("web_search", "web_fetch")),
-    _object("code_result", extra="allow", type=_CODE_RESULTS, tool_use_id=StrictStr, cache_control=_MARK | None),
+    *(
+        _block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY)
+        for name in ("web_search", "web_fetch", "code_execution")
+    ),
 )
-_SYSTEM = _one_of(_TEXT, *(_block(kind, tool=dict) for kind in ("tool_addition", "tool_removal")))
-
-
-def _tool_tag(tool: Any) -> str:
-    kind = str((tool.get("type") if isinstance(tool, Mapping) else None) or "custom")
-    return "other tool" if _OTHER_TOOL.fullmatch(kind) else kind
-
-
-# The API's own tools: their versions, and the fields that they have besides those of all.
-_SERVER_TOOLS = {
-    "web_search": ("20250305 20260209 20260318", "user_location"),
-    "web_fetch": ("20250910 20260209 20260309 20260318", "citations max_content_tokens url_sources use_cache"),
-}
 _SCHEMA = _object("input_schema", extra="allow", type=Literal["object"], properties=dict | None, required=list[str] | None)
 _CUSTOM_TOOL = _object(
     "custom",
@@ -145,28 +126,23 @@ _CUSTOM_TOOL = _object(
     input_schema=_SCHEMA,
     cache_control=_MARK | None,
 )
-_DOMAINS = list[str] | None
-_OWN_TOOLS: list[Any] = [
-    Annotated[
-        _block(
-            f"{name}_{version}",
-            f"{may_have} allowed_callers defer_loading response_inclusion strict",
-            name=Literal[name],
-            max_uses=Annotated[StrictInt, Field(gt=0)] | None,
-            allowed_domains=_DOMAINS,
-            blocked_domains=_DOMAINS,
-        ),
-        Tag(f"{name}_{version}"),
-    ]
-    for name, (versions, may_have) in _SERVER_TOOLS.items()
-    for version in versions.split()
+# The API's own tools, of which a request may set anything else.
+_OWN_TOOL = _object(
+    "own",
+    extra="allow",
+    type=Annotated[StrictStr, Field(pattern=r"^[a-z_]+_20\d{6}$")],
+    name=StrictStr,
+    max_uses=Annotated[StrictInt, Field(gt=0)] | None,
+    cache_control=_MARK | None,
+)
+_TOOL: Any = Annotated[
+    Annotated[_CUSTOM_TOOL, Tag("custom")] | Annotated[_OWN_TOOL, Tag("own")],
+    Discriminator(lambda tool: "custom" if not isinstance(tool, Mapping) or tool.get("type") in (None, "custom") else "own"),
 ]
-_OTHER: Any = Annotated[_object("other", extra="allow", name=StrictStr, cache_control=_MARK | None), Tag("other tool")]
-_TOOL: Any = Annotated[reduce(or_, (Annotated[_CUSTOM_TOOL, Tag("custom")], _OTHER, *_OWN_TOOLS)), Discriminator(_tool_tag)]
 _MESSAGE: Any = _one_of(
     _object("user", role=Literal["user"], content=_content(_USER) | None),
     _object("assistant", role=Literal["assistant"], content=_content(_ASSISTANT) | None),
-    _object("system", "clear_at output_config", role=Literal["system"], content=_content(_SYSTEM) | None),
+    _object("system", "clear_at output_config", role=Literal["system"], content=Any),
     by="role",
 )
 _CHOICE = _one_of(
@@ -197,19 +173,6 @@ _REQUEST = _object(
     thinking=_THINKING | None,
     output_config=_OUTPUT | None,
     cache_control=_MARK | None,
-)
-# What is read of a JSON schema; the rest of it may be anything.
-_PART: Any = "JsonSchema | bool"
-_JSON_SCHEMA = _object(
-    "JsonSchema",
-    extra="allow",
-    type=str | list[str] | None,
-    properties=dict[str, _PART] | None,
-    required=list[str] | None,
-    items=Optional[_PART],  # noqa: UP045 (a string takes no "|")
-    minItems=StrictInt | None,
-    **dict.fromkeys(("$defs", "definitions"), dict[str, _PART] | None),
-    **dict.fromkeys(("anyOf", "allOf", "oneOf"), list[_PART] | None),
 )
 
 
@@ -298,17 +261,6 @@ def _messages(request: Mapping[str, Any]) -> Iterator[str]:
             f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system),
         }
     )
-    for n, (before, message) in enumerate(pairwise(messages), 1):
-        if message["role"] == "system":
-            follows = before["role"] == "user" or _CALLS_SERVER.search(blocks_of(before["content"])[-1]["type"])
-            path, ends = f"messages.{n}: role 'system'", [after["role"] for after in messages[n + 1 : n + 2]]
-            yield from _where(
-                {
-                    f"{path} is not supported on this model": _OLD.search(request["model"]),
-                    f"{path} must follow a 'user' message or an 'assistant' message that ends in a server tool": not follows,
-                    f"{path} must precede an 'assistant' message or end the array": ends not in ([], ["assistant"]),
-                }
-            )
 
 
 def _blocks(said: Sequence[Turn]) -> Iterator[str]:
@@ -338,31 +290,12 @@ def _blocks(said: Sequence[Turn]) -> Iterator[str]:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for n, tool in enumerate(tools):
-        allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
-        schemes = [domain for domain in allowed or blocked or () if "://" in domain]
-        path = f"tools.{n}.{tool.get('type')}"
-        yield from _where(
-            {
-                f"{path}: Only one of `allowed_domains` and `blocked_domains` can be specified.": allowed and blocked,
-                f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
-            }
-        )
-        if "input_schema" in tool:
-            yield from _schema(f"tools.{n}.custom.input_schema", tool["input_schema"], strict=bool(tool.get("strict")))
-    strict = [tool["input_schema"] for tool in tools if tool.get("strict") and "input_schema" in tool]
-    parts = [part for schema in strict for part in _parts(schema)]
-    optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
-    unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts)
-    yield from _where(
+def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    both = [n for n, tool in enumerate(tools) if tool.get("allowed_domains") and tool.get("blocked_domains")]
+    return _where(
         {
+            f"tools.{both[:1]}: Only one of `allowed_domains` and `blocked_domains` can be specified.": both,
             "tools: Tool names must be unique.": len({tool["name"] for tool in tools}) < len(tools),
-            f"Too many strict tools ({len(strict)}). The maximum number of strict tools supported is {MAX_STRICT}.": (
-                len(strict) > MAX_STRICT
-            ),
-            f"Schemas contains too many optional parameters ({optional}), the limit is {MAX_OPTIONAL}": optional > MAX_OPTIONAL,
-            f"Schemas contains too many parameters with union types ({unions}), the limit is {MAX_UNIONS}": unions > MAX_UNIONS,
         }
     )
 
@@ -376,23 +309,16 @@ def _parts(schema: Any) -> list[Mapping[str, Any]]:
     return [schema, *(part for inner in (*named, *others, schema.get("items")) for part in _parts(inner))]
 
 
-def _schema(path: str, schema: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
-    """Yield what is wrong with a schema, and what strict tools and structured output do not take in one."""
-    try:
-        _JSON_SCHEMA.model_validate(schema)
-    except ValidationError:
-        yield f"{path}: JSON schema is invalid. It must match JSON Schema draft 2020-12"
-    for part in _parts(schema) if strict else ():
-        kind, wrong = part.get("type"), sorted(_NOT_IN_STRICT & set(part))
+def _output_schema(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Structured output takes a part of JSON Schema only."""
+    path = "output_config.format.schema: For"
+    for part in _parts(schema):
+        kind, wrong = part.get("type"), sorted(_NOT_IN_OUTPUT & set(part))
         is_open = kind == "object" and part.get("additionalProperties") is not False
-        unknown = set(part.get("required") or ()) - set(part.get("properties") or ())
         yield from _where(
             {
-                f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
-                f"{path}: For '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
-                f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": (part.get("minItems") or 0)
-                > 1,
-                f"{path}: 'required' names properties that are not defined": unknown,
+                f"{path} 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
+                f"{path} '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
             }
         )
 
@@ -452,23 +378,16 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
-    """A server tool's call has its result before the user says more, and a result has its call before it."""
-    waiting: dict[str, str] = {}
-    for turn in said:
-        for path, block in turn.blocks:
-            kind = block["type"]
-            if waiting and turn.role == "user" and kind != "tool_result":
-                id, name = next(iter(waiting.items()))
+    """A server tool's call has its result before the user says more."""
+    answered = {block.get("tool_use_id") for turn in said for _, block in turn.blocks}
+    for turn, following in pairwise(said):
+        says_more = any(block["type"] != "tool_result" for _, block in following.blocks)
+        for _, block in turn.of("server_tool_use"):
+            if says_more and block["id"] not in answered:
+                name = block["name"]
                 yield (
-                    f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` was found without a corresponding "
-                    f"`{name}_tool_result` block"
-                )
-            if kind == "server_tool_use":
-                waiting[block["id"]] = block["name"]
-            elif kind.endswith("_tool_result") and waiting.pop(block["tool_use_id"], None) is None:
-                yield (
-                    f"{path}: unexpected `tool_use_id` found in `{kind}` blocks: {block['tool_use_id']}. "
-                    f"Each `{kind}` block must have a corresponding `server_tool_use` block before it."
+                    f"messages.{following.number - 1}: `{name}` tool use with id `{block['id']}` was found without a "
+                    f"corresponding `{name}_tool_result` block"
                 )
 
 
@@ -490,27 +409,13 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence
         }
     )
     if form:
-        yield from _schema("output_config.format.schema", form.get("schema"), strict=True)
+        yield from _output_schema(form.get("schema"))
 
 
-def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """At most four, a long one never after a short one; the request's own mark stands for one on its last block."""
-    system, own = request.get("system"), request.get("cache_control")
-    places = [*tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
-    marks = [place["cache_control"] for place in places if place.get("cache_control")]
-    count, last = len(marks) + bool(own), said[-1].blocks[-1][1].get("cache_control")
-    lives = list(map(_life, marks))
-    yield from _where(
-        {
-            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": count
-            > MAX_BREAKPOINTS,
-            "cache_control: the last block has a cache_control with another ttl": own and last and _life(own) != _life(last),
-            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block": (
-                "5m" in lives and "1h" in lives[lives.index("5m") :]
-            ),
-        }
-    )
-
-
-def _life(mark: Mapping[str, Any]) -> str:
-    return mark.get("ttl") or "5m"
+def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """There are at most four; the request's own mark stands for one on its last block."""
+    system = request.get("system")
+    places = [request, *tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
+    found = sum(bool(place.get("cache_control")) for place in places)
+    words = f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+    return _where({words: found > MAX_BREAKPOINTS})
