@@ -36,11 +36,12 @@ from ipy_websearch import api
 from ipy_websearch.errors import FetchError, ModelError, ProviderError
 from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
-from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform, open_in_process
+from ipy_websearch.model.client import ModelClient, open_in_process
 from ipy_websearch.model.offline.passages import Passage, cited_source, cited_text
 from ipy_websearch.model.offline.rules import check as check_request
 from ipy_websearch.model.offline.rules import everywhere, turns
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
+from ipy_websearch.model.requests import PLATFORMS, Platform
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.providers.router import SearchRouter, Target, provider_info
 from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.client import forces_tools
+from ipy_websearch.model.requests import forces_tools
 from tests.fakes.replies import (
     Manner,
     broken_stream,

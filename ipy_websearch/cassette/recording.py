@@ -46,7 +46,8 @@ from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
 from ipy_websearch.http.client import Cache, HttpClient, HttpResponse, Params, call_address, with_query
 from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.requests import PLATFORMS, Platform
 from ipy_websearch.money.budget import UNRECORDED, Budgets
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.router import provider_infos

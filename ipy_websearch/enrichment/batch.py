@@ -29,9 +29,8 @@ from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, c
 from ipy_websearch.enrichment.row import RECORD, check_stop_reason, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
-from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.client import ModelClient, is_transient
 from ipy_websearch.model.requests import FIRST_SEARCH, estimate_tokens, server_tools, user_message
-from ipy_websearch.model.stream import is_transient
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import billed_model, worst_case

@@ -23,16 +23,17 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, P
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.loop.table import SCHEMAS, closed_object
-from ipy_websearch.model.client import ModelClient, Platform, forces_tools
+from ipy_websearch.model.client import NO_MESSAGE, Event, ModelClient, Reply, is_spent, is_transient
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     READ_CHARACTERS,
+    Platform,
     assistant_message,
+    forces_tools,
     plain_results,
     tool_result,
     user_message,
 )
-from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_transient
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, stood_in

@@ -50,7 +50,7 @@ from ipy_websearch.enrichment.report import (
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.model.client import model_id
+from ipy_websearch.model.requests import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices

@@ -24,8 +24,15 @@ from ipy_websearch.interception.tools import (
     web_tool,
     without_paths,
 )
-from ipy_websearch.model.client import PLATFORMS, Platform, settled
-from ipy_websearch.model.requests import caches_for_an_hour, question, server_searches, tool_result
+from ipy_websearch.model.requests import (
+    PLATFORMS,
+    Platform,
+    caches_for_an_hour,
+    question,
+    server_searches,
+    settled,
+    tool_result,
+)
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked

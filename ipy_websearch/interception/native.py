@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ipy_websearch.interception.tools import NATIVE_NAMES, OUR_NAMES, Kind, code_of
+from ipy_websearch.model.client import Event
 from ipy_websearch.model.requests import THINKING, Message, content_of, plain_results, sendable
-from ipy_websearch.model.stream import Event
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput

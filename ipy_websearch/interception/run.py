@@ -17,17 +17,18 @@ from ipy_websearch.interception.native import EventWriter, Unpacked, blocks_of, 
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
-from ipy_websearch.model.client import Platform, forces_tools
+from ipy_websearch.model.client import Event, Reply
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     THINKING,
     Message,
+    Platform,
     assistant_message,
     cache_marks,
+    forces_tools,
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Limits, ModelRequested, ModelResponded, Panels

@@ -30,7 +30,7 @@ from pydantic import (
 
 from ipy_websearch import background
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError
-from ipy_websearch.model.client import Platform
+from ipy_websearch.model.requests import Platform
 from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches
 from ipy_websearch.results import Charge, SearchResults
 from ipy_websearch.text import plain, shorten

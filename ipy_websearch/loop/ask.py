@@ -41,33 +41,30 @@ from ipy_websearch.loop.offer import (
     system_prompt,
 )
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_columns, table_text, table_tool, with_source
-from ipy_websearch.model.client import (
-    ModelClient,
-    Platform,
-    forces_tools,
-    model_id,
-    thinking_fields,
-)
+from ipy_websearch.model.client import Event as RawEvent
+from ipy_websearch.model.client import ModelClient, Reply
 from ipy_websearch.model.requests import (
     CALLS,
     READ_CHARACTERS,
     Message,
+    Platform,
     assistant_message,
     build_request,
     closed,
     ended_by,
     estimate_tokens,
+    forces_tools,
+    model_id,
     plain_results,
     prompt_tokens,
     same_frame,
     server_searches,
+    thinking_fields,
     tool_result,
     user_message,
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.model.stream import Event as RawEvent
-from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions

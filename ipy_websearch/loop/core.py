@@ -24,9 +24,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
+from ipy_websearch.model.client import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
+from ipy_websearch.model.client import Event as RawEvent
 from ipy_websearch.model.requests import Message, content_of, counted, estimate_tokens, without_newest_results, written_tokens
-from ipy_websearch.model.stream import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
-from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.prices import billed_model
 from ipy_websearch.results import (

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ModelError, WebSearchError
 from ipy_websearch.loop.core import Call
 from ipy_websearch.loop.table import TABLE_TOOL
-from ipy_websearch.model.client import Platform, cites
-from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
+from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, Platform, cites, native_tokens, server_searches, server_tools
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, RunBudget
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.options import AskOptions

@@ -136,7 +136,7 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
     """Return the values that an argument may have, as far as they are known, by its name or by a command of %websearch."""
     from ipy_websearch import api
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.model.client import ALIASES
+    from ipy_websearch.model.requests import ALIASES
     from ipy_websearch.providers.brave import catalogue
     from ipy_websearch.providers.router import provider_infos
     from ipy_websearch.tools.base import TOOL_SETS

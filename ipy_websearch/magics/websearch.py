@@ -148,7 +148,7 @@ def _prices(call: Call) -> Any:
     from importlib.metadata import version
 
     from ipy_websearch.frames import WebFrame
-    from ipy_websearch.model.client import model_id
+    from ipy_websearch.model.requests import model_id
     from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
 
     rows, kinds = list[tuple[Any, ...]](), ("input", "output", "cache_read", "cache_write_5m")
@@ -276,7 +276,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
 
 def _answers(session: Any) -> str:
     """Return who answers questions."""
-    from ipy_websearch.model.client import model_id
+    from ipy_websearch.model.requests import model_id
 
     name = model_id(session.settings.model)
     with suppress(ConfigError):  # a malformed key, which is named below

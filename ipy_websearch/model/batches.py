@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.stream import NO_MESSAGE, excerpt
+from ipy_websearch.model.client import NO_MESSAGE, ModelClient, excerpt
 
 if TYPE_CHECKING:
     import anthropic

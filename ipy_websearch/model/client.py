@@ -1,12 +1,17 @@
-"""The one door to the model: what models and the places that serve them can take, and the anthropic SDK, opened here and
-nowhere else.
+"""The one door to the model: the anthropic SDK's clients, opened here and nowhere else, and a reader of what they get back:
+streams as they come in, whole messages, the blocks that they add up to, refusals.
 
-Sources of the tables: platform.claude.com/docs (models, search results, server tools, prompt caching) and the servers' own
-sources, read 2026-11: Ollama's anthropic.go drops unknown blocks, `is_error` and `tool_choice`; vLLM's protocol.py rejects
-`search_result`; llama.cpp and LM Studio promise text and tools only. Requests are built from them.
+The SDK (2.x) gives keys, headers, platforms and error classes. Keys and addresses of a platform come from the places that the
+SDK documents for it (2.12).
 
-The SDK (2.x) gives keys, headers, platforms and error classes; `stream` reads what it answers. Keys and addresses of a platform
-come from the places that the SDK documents for it (2.12). Retries are off: the loop decides about them.
+The stream is read here, and not by the SDK, for two reasons: its decoder takes one line at a time, which doubles the cost of a
+long answer, and it ignores events without an `event:` line, which some proxies send. Unknown events and blocks pass through.
+Facts: platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11.
+
+The SDK retries nothing here (`max_retries=0`): only the loop knows whether text was shown and how much time is left. The rules
+are the SDK's (408, 409, 429, 5xx and lost connections; `x-should-retry` and `retry-after` obeyed; half a second, doubled, at
+most eight), with two changes: `retry-after` is obeyed for at most a minute, where the SDK would sleep for hours, and a reached
+spend cap (a 429 that no waiting mends) is not retried.
 """
 
 from __future__ import annotations
@@ -15,161 +20,27 @@ import asyncio
 import importlib
 import json
 import os
+import random
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from ipy_websearch.background import close_with
-from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.stream import Event, connection_error, reply_events, status_error
+from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.http.client import retry_after
+from ipy_websearch.model.requests import OFFLINE, PLATFORMS, Platform, platform_at, settled
+from ipy_websearch.results import Usage
 from ipy_websearch.settings import OFFLINE_MODEL
+from ipy_websearch.text import duration, plain, shorten, sound
 
 if TYPE_CHECKING:
     import anthropic
 
-# --- platforms and models -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """What a platform takes.
-
-    `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
-    last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
-    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`). `label`: what messages
-    call it, where that is not its name.
-    """
-
-    name: str
-    search_results: bool = True
-    is_error: bool = True
-    tool_choice: bool = True
-    caching: bool = True
-    server_tools: bool = False
-    other_models: bool = False
-    assumed: bool = False
-    label: str = ""
-
-
-def _text_and_tools(name: str) -> Platform:
-    """Return a server of open models that promises text and tools only."""
-    return Platform(name, search_results=False, is_error=False, tool_choice=False, caching=False, other_models=True)
-
-
-ANTHROPIC = Platform("anthropic", server_tools=True)
-OFFLINE = Platform("offline", other_models=True)
-PLATFORMS = {
-    platform.name: platform
-    for platform in (
-        ANTHROPIC,
-        OFFLINE,
-        Platform("bedrock"),
-        Platform("vertex", server_tools=True),
-        Platform("foundry"),
-        _text_and_tools("ollama"),
-        _text_and_tools("lmstudio"),
-        _text_and_tools("llamacpp"),
-        Platform("vllm", search_results=False, is_error=False, caching=False, other_models=True),
-        Platform("litellm", other_models=True),
-    )
-}
-_PORTS = {11434: "ollama", 1234: "lmstudio"}
-_CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
-
-
-@cache
-def platform_at(base_url: str | None) -> Platform:
-    """Return the platform behind a base address (None: the API's own); an unknown server is taken to speak all of its API.
-
-    Ollama and LM Studio are known by their ports, on any machine.
-    """
-    try:
-        port = urlsplit(base_url or "").port
-    except ValueError:
-        port = None
-    return replace(PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC, assumed=bool(base_url))
-
-
-def settled(found: Platform, setting: str, model: object) -> Platform:
-    """Return the platform to build a request to a model for.
-
-    At an address that may be anybody's, `setting` counts where there is one ("": none). Where all kinds of models are served,
-    only those that cite get results as blocks, and all others plain text: servers drop such blocks without a word.
-    """
-    if found.assumed and setting:
-        return replace(PLATFORMS[setting], assumed=True)
-    blocks = found.search_results and (cites(str(model)) or not (found.assumed or found.other_models))
-    return replace(found, search_results=blocks)
-
-
-# Short names that people say, and the ids that the API takes.
-ALIASES = {
-    "sonnet": "claude-sonnet-5-5",
-    "opus": "claude-opus-5-5",
-    "haiku": "claude-haiku-5-5",
-    "fable": "claude-fable-5-2",
-}
-
-_CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
-_SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
-_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
-
-
-def model_id(name: str) -> str:
-    """Return the id for a model's name; a name that is no alias is passed on as it is."""
-    return ALIASES.get(name.strip().lower(), name.strip())
-
-
-def cites(name: str) -> bool:
-    """Say whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
-    return bool(_CITING.search(name))
-
-
-def _version(name: str) -> tuple[str, tuple[int, int]]:
-    """Return the family of a model of Anthropic's and its version, ("", (0, 0)) for any other."""
-    found = _VERSION.search(name)
-    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
-
-
-def forces_tools(name: str) -> bool:
-    """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
-
-    From Fable and Mythos 5.1, Opus and Sonnet 5.5 on the API answers 400 to that; Haiku takes it up to 5.5
-    (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). Later models are taken
-    not to: "auto" with a request in words works everywhere.
-    """
-    family, version = _version(name)
-    return version <= (5, 5) if family == "haiku" else version < (5, 1)
-
-
-_EFFORT_FROM = {"opus": (4, 5), "sonnet": (4, 6), "haiku": (5, 5), "fable": (5, 0), "mythos": (5, 0)}
-
-
-def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
-    """Return the fields of a request that ask a model for an effort, with adaptive thinking; {} when it takes none.
-
-    `output_config.effort` is there from Opus 4.5, Sonnet 4.6, Haiku 5.5, Fable 5 and Mythos 5 on, `thinking` of type "adaptive"
-    in all of these but Opus 4.5. What is thought counts as output, within `max_tokens` (platform.claude.com/docs/en/
-    build-with-claude/effort; docs.aws.amazon.com/bedrock, "Adaptive thinking"; support.claude.com, 8664678; read 2026-11).
-    """
-    family, version = _version(name)
-    if effort is None or not family or version < _EFFORT_FROM[family]:
-        return {}
-    adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
-    return {"output_config": {"effort": effort}, **adaptive}
-
-
-def context_window(name: str) -> int:
-    """Return how many tokens a model reads at once; 32,000 for models that are not Anthropic's, whose size is not known."""
-    if not _CLAUDE.search(name):
-        return 32_000
-    return 200_000 if _SMALL_WINDOW.search(name) and not name.endswith("[1m]") else 1_000_000
-
+Event = dict[str, Any]
 
 # --- the SDK's clients ----------------------------------------------------------------------------------------------------
 
@@ -359,3 +230,409 @@ class ModelClient:
 async def _close_all(clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic]) -> None:
     for settings in list(clients):
         await clients.pop(settings).close()
+
+
+# --- a body as events --------------------------------------------------------------------------------------------------
+
+# The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON.
+NO_MESSAGE = "no_message"
+
+# The content type of Bedrock's own form of a stream.
+BINARY = "vnd.amazon.eventstream"
+
+_CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09-30/service-2.json`, read 2026-11
+    "throttlingException": "rate_limit_error",
+    "serviceUnavailableException": "overloaded_error",
+    "modelTimeoutException": "timeout_error",
+    "validationException": "invalid_request_error",
+}
+_FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")  # what a stream begins with
+_EXCERPT = 400
+
+
+async def reply_events(
+    kind: str, pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str, request_id: str | None = None
+) -> AsyncIterator[list[Event]]:
+    """Yield the events of a reply with the content type `kind`: streamed, or JSON, which some servers send all the same.
+
+    Raises:
+        ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
+    """
+    if "json" in kind:
+        message = parse_message(b"".join([piece async for piece in pieces]), redact)
+        if message.get("type") == "error":
+            raise event_error(message, redact, request_id)
+        yield list(message_events(message))
+        return
+    async for events in binary_events(pieces) if BINARY in kind else read_events(pieces, redact):
+        for n, event in enumerate(events):
+            if event.get("type") == "error":
+                yield events[:n]
+                raise event_error(event, redact, request_id)
+        yield events
+
+
+async def binary_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+    """Yield the events of a body in Bedrock's own form, which the SDK reads; its errors get the API's names.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
+    from botocore.eventstream import ParserError
+
+    try:
+        async for event in AWSEventStreamDecoder().aiter_bytes(pieces):
+            read = json.loads(event.data or "{}")
+            if event.event == "error":
+                read["error"]["type"] = _CLOUD_ERRORS.get(read["error"].get("type"), "api_error")
+            if read:
+                yield [read]
+    except (ParserError, ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
+
+
+async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:
+    """Yield the events of a streamed body, as many at once as have come.
+
+    Raises:
+        ModelError: the body is no stream of the Messages API, or an event is not JSON.
+    """
+    start, understood = b"", False
+    async for frames, whole in _frames(pieces):
+        start = start or b"\n\n".join(frames)[:_EXCERPT]
+        events: list[Event] = []
+        try:
+            for frame in frames:
+                events += _events_in(frame)
+        except (ValueError, RecursionError) as exc:
+            if whole:  # what a stream that broke off ends with is no event
+                yield events
+                raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
+        understood = understood or any(isinstance(event.get("type"), str) for event in events)
+        if events and understood:
+            yield events
+        elif events:
+            raise no_message(start, redact)
+    if start.strip() and not understood and not start.lstrip().startswith(_FIELDS):  # what begins as a stream was cut off
+        raise no_message(start, redact)
+
+
+async def _frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[list[bytes], bool]]:
+    """Yield the parts of a stream that an empty line ends, as they arrive; False comes with the last part, which has none."""
+    held: list[bytes] = []
+    async for piece in pieces:
+        held.append(piece)
+        if b"\n" in piece or b"\r" in piece:  # else no event ends here; a long one would be looked through with each piece
+            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
+            held = [rest]
+            if frames:
+                yield frames, True
+    yield [b"".join(held)], False
+
+
+def _events_in(frame: bytes) -> list[Event]:
+    """Return the event of a frame, none when it has no data.
+
+    Raises:
+        ValueError, RecursionError: its data is not JSON.
+    """
+    data = [line[5:] for line in frame.splitlines() if line.startswith(b"data:")]
+    event = json.loads(b"\n".join(data).decode("utf-8", "replace")) if data and data != [b" [DONE]"] else None
+    return [event] if isinstance(event, dict) else []
+
+
+def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the message, or the API's error object, that is the whole body of an answer.
+
+    Raises:
+        ModelError: it is neither; of the kind `NO_MESSAGE` when asking again is of no use.
+    """
+    value: Any = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(content.decode("utf-8-sig", "replace"))
+    if isinstance(value, dict):
+        blocks = value.get("content")
+        if value.get("type") == "error" or (isinstance(blocks, list) and all(map(_is_block, blocks))):
+            return value
+    text = content.strip()
+    if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
+        raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
+    raise no_message(content, redact)
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("citations") or [], list)
+
+
+def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
+    """Return the error for a body that is no answer of the Messages API."""
+    began = excerpt(content, 80, redact) or "a page without text"
+    text = f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?"
+    return ModelError(text, status=200, kind=NO_MESSAGE)
+
+
+def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
+    """Return how a body begins, as one line of plain text; `redact` takes keys out of it."""
+    return shorten(redact(plain(content[:_EXCERPT].decode("utf-8", "replace"))), width)
+
+
+def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a whole message as the events of its stream, in the order in which the API sends them."""
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(message.get("content") or []):
+        begun, deltas = _as_deltas(dict(block))
+        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        yield {"type": "content_block_stop", "index": index}
+    delta = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details")}
+    yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
+    yield {"type": "message_stop"}
+
+
+def _as_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a block as its stream begins it, and the deltas that bring the rest; blocks of other types come whole."""
+    match block.get("type"):
+        case "text":
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+            deltas.append({"type": "text_delta", "text": block.get("text") or ""})
+            return {**block, "text": "", "citations": [] if block.get("citations") else None}, deltas
+        case "tool_use":
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": json.dumps(block.get("input") or {})},
+            ]
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, [
+                {"type": "thinking_delta", "thinking": block.get("thinking") or ""},
+                {"type": "signature_delta", "signature": block.get("signature") or ""},
+            ]
+        case _:
+            return block, []
+
+
+# --- a reply -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply as far as it has arrived. `complete` is True once `message_stop` was seen.
+
+    Blocks keep every field that the API sent, known or not: the last assistant turn goes back unchanged. `malformed` are the
+    ids of calls whose input is no JSON object. `container` is where the platform ran code (its id goes into the next request).
+    """
+
+    model: str = ""
+    stop_reason: str | None = None
+    stop_details: Mapping[str, Any] | None = None
+    complete: bool = False
+    usage_fields: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    malformed: set[str] = field(default_factory=set)
+    container: Mapping[str, Any] | None = None
+    _json: dict[int, list[str]] = field(default_factory=dict)
+    _open: set[int] = field(default_factory=set)
+
+    @property
+    def usage(self) -> Usage:
+        """What the API has reported so far; the counts of `message_delta` are totals and replace earlier ones."""
+        return Usage.from_api(self.usage_fields)
+
+    @property
+    def content(self) -> list[dict[str, Any]]:
+        """The blocks in order."""
+        return [self.blocks[index] for index in sorted(self.blocks)]
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return "".join(block.get("text", "") for block in self.content if block.get("type") == "text")
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Take one event in.
+
+        Raises:
+            ModelError: the event's fields have types that the API never sends.
+        """
+        try:
+            self._apply(str(event.get("type")), event)
+        except (TypeError, AttributeError, ValueError, OverflowError) as exc:
+            kind = shorten(plain(str(event.get("type"))), 40)
+            raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
+
+    def _apply(self, kind: str, event: Mapping[str, Any]) -> None:
+        index, delta = int(event.get("index") or 0), event.get("delta") or {}  # some servers send null
+        match kind:  # ping, and events that do not exist yet, are passed over
+            case "message_start":
+                message = event.get("message") or {}
+                self.model = str(message.get("model") or "")
+                self._head(message, message)
+            case "content_block_start":
+                block = self.blocks[index] = dict(event.get("content_block") or {})
+                self._open.add(index)
+                if block.get("type") == "text":
+                    block["citations"] = list(map(dict, block.get("citations") or []))
+            case "content_block_delta":
+                self._delta(index, delta)
+            case "content_block_stop":
+                self._stop(index)
+            case "message_delta":
+                self.stop_reason = delta.get("stop_reason") or self.stop_reason
+                self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
+                self._head(event, delta)
+            case "message_stop":
+                self.complete = True
+
+    def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
+        """Take in what the beginning and the end of a message have in common."""
+        if isinstance(usage := event.get("usage"), Mapping):
+            self.usage_fields.update({name: value for name, value in usage.items() if value is not None})
+        named = event.get("container") or part.get("container")
+        if isinstance(named, Mapping) and isinstance(named.get("id"), str):
+            self.container = named
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
+        block = self.blocks.setdefault(index, {"type": "text", "text": ""})
+        match delta.get("type"):  # a delta that does not exist yet is passed over
+            case "text_delta":
+                block["text"] = block.get("text", "") + (delta.get("text") or "")
+            case "input_json_delta":
+                self._json.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+            case "citations_delta":
+                block.setdefault("citations", []).append(dict(delta.get("citation") or {}))
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
+            case "signature_delta":
+                block["signature"] = delta.get("signature") or ""
+            case "compaction_delta":  # comes once, whole (anthropic 2.12 `_beta_messages.py`, read 2026-11)
+                block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
+
+    def _stop(self, index: int) -> None:
+        block = self.blocks.get(index, {})
+        self._open.discard(index)
+        if text := "".join(self._json.pop(index, ())):
+            try:
+                block["input"] = dict(json.loads(text) or {})  # the API refuses a history with anything but an object
+            except (ValueError, TypeError, RecursionError):
+                block["input"] = {}
+                self.malformed.add(str(block.get("id", "")))
+        block.update(sound(block))
+        if block.get("type") == "text" and not block.get("citations"):
+            block.pop("citations", None)
+
+    def close(self) -> list[Event]:
+        """Finish the blocks that a broken stream left open; return the events that end them. Their calls count as malformed."""
+        opened = sorted(self._open)
+        for index in opened:
+            if str(self.blocks[index].get("type", "")).endswith("tool_use"):
+                self.malformed.add(str(self.blocks[index].get("id", "")))
+            self._stop(index)
+        return [{"type": "content_block_stop", "index": index} for index in opened]
+
+
+# --- refusals and losses -----------------------------------------------------------------------------------------------
+
+MAX_RETRIES = 2
+MAX_RETRY_AFTER_S = 60.0
+_LONGEST_S, _DOUBLINGS = 8.0, 4
+_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota|usage limit", re.IGNORECASE)
+# An account without money gets a 400 too, beside the documented 402.
+_NO_CREDIT = re.compile(r"credit balance|usage limit", re.IGNORECASE)
+_TRANSIENT = frozenset(
+    "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
+)
+_HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the request; httpx calls them ConnectError too
+_NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
+_MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
+
+# How servers refuse the form in which results of searches go up.
+_FORM = re.compile(r"search_result\b|should be '?text")
+_NO_BLOCKS = "; for a server that takes no `search_result` blocks, `%config WebSearch.platform = 'vllm'` sends plain text"
+_BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
+_EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
+    401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
+    402: ("the Anthropic account has no credit left, or has reached its cap", "add credit or raise the cap in the console"),
+    403: ("the Anthropic key may not do this", "check the workspace's permissions"),
+    404: ("the Anthropic API does not know that", "check the model's name"),
+    413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
+    429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
+    **dict.fromkeys((500, 502, 503, 504, 529), _BUSY),
+}
+
+
+def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES) -> float | None:
+    """Return the seconds to wait before the request is sent again, None when it should not be.
+
+    `attempt` counts the failures so far, from 1; after more than `retries` of them it is not.
+    """
+    if attempt > retries or not is_transient(error):
+        return None
+    if error.retry_after is not None:
+        return min(error.retry_after, MAX_RETRY_AFTER_S)
+    return float(min(0.5 * 2 ** min(attempt - 1, _DOUBLINGS), _LONGEST_S) * (1 - 0.25 * random.random()))
+
+
+def is_transient(error: ModelError) -> bool:
+    """Say whether the same request may succeed a moment later."""
+    if error.kind == "do_not_retry" or is_spent(error):
+        return False
+    if error.status in (None, 200):
+        return error.kind in _TRANSIENT
+    return error.status in (408, 409, 429) or error.status >= 500
+
+
+def is_spent(error: ModelError) -> bool:
+    """Say whether the account's money or quota is used up, so that every request is refused until somebody acts."""
+    return _spent(error.status, str(error), error.retry_after)
+
+
+def _spent(status: int | None, detail: str, wait_s: float | None) -> bool:
+    capped = status == 429 and wait_s is None and bool(_SPEND_CAP.search(detail))
+    return status == 402 or capped or (status == 400 and bool(_NO_CREDIT.search(detail)))
+
+
+def may_be_billed(error: ModelError | None) -> bool:
+    """Say whether a request of which no usage came may be billed: it went out, and was not refused."""
+    if error is None or (error.status == 200 and error.kind == NO_MESSAGE):
+        return True
+    return error.status in (None, 200) and error.kind in _MAYBE_BILLED
+
+
+def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
+    """Return the SDK's error for a refusal as ours."""
+    status, headers, kind = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
+    detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
+    message = explain(status, detail, kind, retry_after(headers))
+    kind = "do_not_retry" if headers.get("x-should-retry") == "false" else kind
+    return ModelError(message, status=status, request_id=exc.request_id, retry_after=retry_after(headers), kind=kind)
+
+
+def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
+    """Return what an `error` event of a stream says, as an error."""
+    error = event["error"] if isinstance(event.get("error"), Mapping) else {}
+    detail = shorten(redact(plain(error.get("message")) or "no reason given"), 300)
+    kind = str(error.get("type") or "")
+    text = f"the model broke off its answer: {detail} ({kind or 'error'})"
+    return ModelError(text, status=200, request_id=event.get("request_id") or request_id, kind=kind)
+
+
+def connection_error(exc: BaseException, address: str, redact: Callable[[str], str] = str) -> ModelError:
+    """Return the error for a connection that could not be made, or was lost."""
+    cause = exc.__cause__ or exc
+    name = type(cause).__name__
+    said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
+    detail = shorten(redact(plain(said) or name), 160)
+    sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in _HUNG_UP
+    kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
+    return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
+
+
+def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
+    """Return one line for an error status of the API, with what to do."""
+    alike = 402 if _spent(status, detail, wait_s) else 413 if status == 400 and "prompt is too long" in detail else status
+    if alike not in _EXPLAINED:
+        advice = _NO_BLOCKS if status in (400, 422) and _FORM.search(detail) else ""
+        return f"the Anthropic API refused the request ({status} {kind}: {detail}){advice}".replace(" :", ":")
+    what, advice = _EXPLAINED[alike]
+    if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
+        advice = f"the server asks to be left alone for {duration(wait_s)}"
+    return f"{what} ({status}: {detail}); {advice}"

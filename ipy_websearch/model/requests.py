@@ -1,4 +1,9 @@
-"""Messages API requests: their body, a history that stays legal, results as the platform takes them, and their tokens. Pure.
+"""Messages API requests: what platforms and models take, the body, a history that stays legal, results as the platform takes
+them, and the tokens of it all. Pure.
+
+Sources of the tables: platform.claude.com/docs (models, search results, server tools, prompt caching) and the servers' own
+sources, read 2026-11: Ollama's anthropic.go drops unknown blocks, `is_error` and `tool_choice`; vLLM's protocol.py rejects
+`search_result`; llama.cpp and LM Studio promise text and tools only.
 
 Rules (platform.claude.com/docs/en/build-with-claude/{search-results,prompt-caching}, agents-and-tools/tool-use, read 2026-11):
 every tool call is answered in the next message; all blocks of a tool result are `search_result`s or none is; each text block
@@ -14,18 +19,158 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from typing import Any
+from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.client import Platform, context_window, thinking_fields
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported, terms_of
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 
 Message = dict[str, Any]
+
+# --- platforms and models -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a platform takes.
+
+    `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
+    last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
+    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`). `label`: what messages
+    call it, where that is not its name.
+    """
+
+    name: str
+    search_results: bool = True
+    is_error: bool = True
+    tool_choice: bool = True
+    caching: bool = True
+    server_tools: bool = False
+    other_models: bool = False
+    assumed: bool = False
+    label: str = ""
+
+
+def _text_and_tools(name: str) -> Platform:
+    """Return a server of open models that promises text and tools only."""
+    return Platform(name, search_results=False, is_error=False, tool_choice=False, caching=False, other_models=True)
+
+
+ANTHROPIC = Platform("anthropic", server_tools=True)
+OFFLINE = Platform("offline", other_models=True)
+PLATFORMS = {
+    platform.name: platform
+    for platform in (
+        ANTHROPIC,
+        OFFLINE,
+        Platform("bedrock"),
+        Platform("vertex", server_tools=True),
+        Platform("foundry"),
+        _text_and_tools("ollama"),
+        _text_and_tools("lmstudio"),
+        _text_and_tools("llamacpp"),
+        Platform("vllm", search_results=False, is_error=False, caching=False, other_models=True),
+        Platform("litellm", other_models=True),
+    )
+}
+_PORTS = {11434: "ollama", 1234: "lmstudio"}
+_CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
+
+
+@cache
+def platform_at(base_url: str | None) -> Platform:
+    """Return the platform behind a base address (None: the API's own); an unknown server is taken to speak all of its API.
+
+    Ollama and LM Studio are known by their ports, on any machine.
+    """
+    try:
+        port = urlsplit(base_url or "").port
+    except ValueError:
+        port = None
+    return replace(PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC, assumed=bool(base_url))
+
+
+def settled(found: Platform, setting: str, model: object) -> Platform:
+    """Return the platform to build a request to a model for.
+
+    At an address that may be anybody's, `setting` counts where there is one ("": none). Where all kinds of models are served,
+    only those that cite get results as blocks, and all others plain text: servers drop such blocks without a word.
+    """
+    if found.assumed and setting:
+        return replace(PLATFORMS[setting], assumed=True)
+    blocks = found.search_results and (cites(str(model)) or not (found.assumed or found.other_models))
+    return replace(found, search_results=blocks)
+
+
+# Short names that people say, and the ids that the API takes.
+ALIASES = {
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "haiku": "claude-haiku-5-5",
+    "fable": "claude-fable-5-2",
+}
+
+_CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
+_SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
+_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
+
+
+def model_id(name: str) -> str:
+    """Return the id for a model's name; a name that is no alias is passed on as it is."""
+    return ALIASES.get(name.strip().lower(), name.strip())
+
+
+def cites(name: str) -> bool:
+    """Say whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
+    return bool(_CITING.search(name))
+
+
+def _version(name: str) -> tuple[str, tuple[int, int]]:
+    """Return the family of a model of Anthropic's and its version, ("", (0, 0)) for any other."""
+    found = _VERSION.search(name)
+    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
+
+
+def forces_tools(name: str) -> bool:
+    """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
+
+    From Fable and Mythos 5.1, Opus and Sonnet 5.5 on the API answers 400 to that; Haiku takes it up to 5.5
+    (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). Later models are taken
+    not to: "auto" with a request in words works everywhere.
+    """
+    family, version = _version(name)
+    return version <= (5, 5) if family == "haiku" else version < (5, 1)
+
+
+_EFFORT_FROM = {"opus": (4, 5), "sonnet": (4, 6), "haiku": (5, 5), "fable": (5, 0), "mythos": (5, 0)}
+
+
+def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
+    """Return the fields of a request that ask a model for an effort, with adaptive thinking; {} when it takes none.
+
+    `output_config.effort` is there from Opus 4.5, Sonnet 4.6, Haiku 5.5, Fable 5 and Mythos 5 on, `thinking` of type "adaptive"
+    in all of these but Opus 4.5. What is thought counts as output, within `max_tokens` (platform.claude.com/docs/en/
+    build-with-claude/effort; docs.aws.amazon.com/bedrock, "Adaptive thinking"; support.claude.com, 8664678; read 2026-11).
+    """
+    family, version = _version(name)
+    if effort is None or not family or version < _EFFORT_FROM[family]:
+        return {}
+    adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
+    return {"output_config": {"effort": effort}, **adaptive}
+
+
+def context_window(name: str) -> int:
+    """Return how many tokens a model reads at once; 32,000 for models that are not Anthropic's, whose size is not known."""
+    if not _CLAUDE.search(name):
+        return 32_000
+    return 200_000 if _SMALL_WINDOW.search(name) and not name.endswith("[1m]") else 1_000_000
+
 
 # --- the body ----------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
     APIResponse(raw=, cast_to=, …)     the constructor; `_client`, `_options` of a response       `_response.py`
     client._make_sse_decoder()         what reads the stream of a platform                        `_base_client.py`
     client._make_status_error_from_response()   what a refusal says                               `_base_client.py`
-    AWSEventStreamDecoder              what reads Bedrock's (in `stream.py`)                      `lib/bedrock`
+    AWSEventStreamDecoder              what reads Bedrock's (in `client.py`)                      `lib/bedrock`
     anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
     client._token_cache                the token that a 401 renews                                `_client.py`
     x-should-retry, x-stainless-retry-count   headers by which the SDK decides about retries      `_base_client.py`
@@ -38,8 +38,8 @@ from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
-from ipy_websearch.model.client import ANTHROPIC, MESSAGES, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import MAX_RETRIES, Event, Reply, connection_error, reply_events, status_error
+from ipy_websearch.model.client import MAX_RETRIES, MESSAGES, Event, Reply, connection_error, reply_events, status_error
+from ipy_websearch.model.requests import ANTHROPIC, PLATFORMS, Platform, platform_at
 
 if TYPE_CHECKING:  # a floor above; what is used of both stands in `Exchange.answer` and `SearchMiddleware._begin`
     from ipy_websearch.interception.interceptor import WebSearchInterceptor

@@ -18,9 +18,8 @@ import httpx2
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.client import base_url
-from ipy_websearch.model.client import CLOUDS, MESSAGES, open_cloud
+from ipy_websearch.model.client import BINARY, CLOUDS, MESSAGES, binary_events, connection_error, open_cloud
 from ipy_websearch.model.sdk_hook import COUNT, LOST, RAW_RESPONSE, frame, with_interception
-from ipy_websearch.model.stream import BINARY, binary_events, connection_error
 
 if TYPE_CHECKING:
     from ipy_websearch.interception.interceptor import WebSearchInterceptor

@@ -41,9 +41,8 @@ from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searche
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Next, Then
 from ipy_websearch.loop.offer import answers_unsearched
-from ipy_websearch.model.client import model_id
-from ipy_websearch.model.requests import assistant_message, build_request
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
+from ipy_websearch.model.requests import assistant_message, build_request, model_id
 from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.results import SearchResults

@@ -27,7 +27,7 @@ from typing import Any
 
 import ipy_websearch
 from ipy_websearch.citations import check
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
 from tests.benchmarks import keep, table
 
 MONTHS = "January February March April May June July August September October November December".split()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
 
 Event = tuple[str, dict[str, Any]]
 HALF = re.compile("[\ud800-\udfff]")

@@ -17,7 +17,7 @@ import ipy_websearch as web
 from ipy_websearch import api
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
-from ipy_websearch.model.stream import BINARY, message_events
+from ipy_websearch.model.client import BINARY, message_events
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error, aws_frame
 from tests.fakes.replies import broken_stream, error, error_event, hang_up, slow, text, thinking, tool_use, truncated, usage
 from tests.interception.conftest import ASKED, MODEL, PAIR, ask, kinds, search

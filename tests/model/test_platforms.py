@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.client import PLATFORMS, platform_at
-from ipy_websearch.model.requests import tool_result
+from ipy_websearch.model.requests import PLATFORMS, platform_at, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error
 from tests.fakes.replies import text

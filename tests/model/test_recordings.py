@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
 from tests.fakes.replies import WIRE, recorded

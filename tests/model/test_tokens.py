@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.model.client import context_window
 from ipy_websearch.model.requests import (
     IMAGE_TOKENS,
     caches_for_an_hour,
+    context_window,
     estimate_tokens,
     prompt_tokens,
     text_tokens,

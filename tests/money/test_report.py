@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.client import Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.ledger import GROUPS, Kind, Ledger, LedgerRow, cost_frame, curve
 from ipy_websearch.results import ModelResponded, Usage

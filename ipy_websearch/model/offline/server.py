@@ -15,10 +15,10 @@ from typing import Any
 import httpx2
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.model.client import message_events
 from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import Conversation, answer_blocks, read_conversation
 from ipy_websearch.model.offline.rules import check
-from ipy_websearch.model.stream import message_events
 from ipy_websearch.providers.passages import content_words
 from ipy_websearch.tools.web import likely_readings
 
