@@ -129,10 +129,10 @@ def test_an_answer_that_broke_off_may_be_asked_for_again(
     "ask",
     [
         lambda client: batches.submit(client, []),
-        lambda client: batches.look_up(client, "msgbatch_1"),
+        lambda client: batches.results(client, "msgbatch_1"),
         lambda client: batches.recent(client, datetime.now(UTC)),
     ],
-    ids=["submit", "look up", "recent"],
+    ids=["submit", "results", "recent"],
 )
 def test_what_is_no_batch_is_told(ask: Any, content: bytes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused(monkeypatch, content, kind, ask=ask)
