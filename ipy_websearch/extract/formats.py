@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from ipy_websearch.errors import FetchError
 from ipy_websearch.results import Page
 from ipy_websearch.text import fenced, parse_date, plain, shorten, visible
 
@@ -39,24 +38,14 @@ _CODE = {
 }  # fmt: skip
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
-_WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
-# The code pages of pages that declare none, by their language.
-_CODE_PAGES = {
-    **dict.fromkeys(("fr", "de", "sv", "fi", "da", "no", "nb", "nl", "es", "ca", "pt", "it", "is"), "cp1252"),
-    **dict.fromkeys(("pl", "cs", "sk", "hu", "hr", "sl", "ro"), "cp1250"),
-    **dict.fromkeys(("lt", "lv", "et"), "cp1257"),
-    "tr": "cp1254",
-}
-_LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
-# Addresses that are whole already need no joining, which takes some 5 % of the time of a page.
-_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
+_WIDER = dict.fromkeys(("latin-1", "latin1", "iso-8859-1", "us-ascii"), "windows-1252") | {"gb2312": "gb18030"}
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 # Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _FEW, _LOOK = 0.01, 4_096
-# So many bytes beyond ASCII are needed to tell a charset by; where there are fewer than plain letters, these are accents.
-_SURE, _ASCII, _LETTER = 20, bytes(range(128)), re.compile(rb"[A-Za-z]")
+# So many bytes beyond ASCII are needed to tell a charset by; where there are fewer, these are accents.
+_SURE, _ASCII = 20, bytes(range(128))
 _TITLE_CHARACTERS = 300
 
 
@@ -90,43 +79,29 @@ def is_binary(text: str) -> bool:
     return odd > max(3, 0.05 * min(len(text), _LOOK))
 
 
-def refusal(url: str, kind: str, size: int) -> FetchError:
-    """Return the error for a body that cannot be read, saying what it is."""
-    amount = f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB" if size >= 1000 else f"{size} bytes"
-    return FetchError(f"{url} is {kind or 'binary data'}, {amount}; only text pages and PDFs can be read")
-
-
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
-    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection; for Latin letters,
-    which detection mixes up, the code page of the page's language, else windows-1252. Bytes that do not fit become U+FFFD; NUL
-    bytes go.
+    Order: a byte order mark, UTF-8 (a header that says so allows a few broken bytes), the header, the page's own declaration,
+    detection, which mixes up Latin letters: those are windows-1252. Bytes that do not fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return body.decode("utf-16", "replace").replace("\0", "")
-    if body.count(b"\0") < len(body) / 4:  # UTF-16 has them at every other place
-        body = body.replace(b"\0", b"")
+    body = body.replace(b"\0", b"")
     header = _CHARSET.search(content_type)
     label = header[1].lower() if header else ""
-    may_be_utf8 = label in ("utf-8", "utf8") or not (label or b"\x1b$" in body)  # the escapes of ISO-2022, not a terminal's
-    if may_be_utf8 and b"\0" not in body:
-        text = body.decode("utf-8-sig", "replace")
-        if text.count("\ufffd") <= _FEW * len(text) * bool(label):  # the right charset, and at most a few broken bytes
-            return text
-    labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
-    found = UnicodeDammit(body, labels, is_html=True)
-    text = found.unicode_markup or ""
-    if found.original_encoding not in (*labels, found.declared_html_encoding, "utf-8"):
-        named = _LANGUAGE.search(body[:_LOOK])
-        page = _CODE_PAGES.get(named[1].decode().lower()) if named else None
-        beyond, letters = body.translate(None, _ASCII), len(_LETTER.findall(body[:_LOOK]))
-        are_accents = 0 < len(beyond) < min(_SURE, letters) and b"\0" not in body
-        if page or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
-            text = body.decode(page or "cp1252", "replace")
-    return text.replace("\0", "")
+    text = body.decode("utf-8-sig", "replace")
+    if text.count("\ufffd") <= (_FEW * len(text) if label in ("utf-8", "utf8") else 0):
+        return text
+    label = "" if label.startswith("utf") else _WIDER.get(label, label)
+    found = UnicodeDammit(body, [label], is_html=True)
+    charset = found.original_encoding or "cp1252"
+    if charset not in (label, found.declared_html_encoding, "utf-8"):
+        letters = (c for c in found.unicode_markup or "" if c > "\u024f" and c.isalpha())
+        charset = "cp1252" if len(body.translate(None, _ASCII)) < _SURE or not any(letters) else charset
+    return body.decode(_WIDER.get(charset, charset), "replace")
 
 
 def read_text(text: str, kind: str, url: str) -> Page:
@@ -150,8 +125,6 @@ def web_address(href: str, base: str) -> str | None:
     """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
     if not (href.isascii() and href.isprintable() and " " not in href):
         href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
-    if _COMPLETE.match(href):
-        return href
     try:
         address = urljoin(base, href)
         parts = urlsplit(address)
@@ -171,11 +144,6 @@ def web_links(text: str) -> tuple[str, ...]:
 INSTALL = 'pip install "ipy_websearch[pdf]"'
 _SECONDS = 6.0  # after which no further page is begun; the worker would be killed at 10, and all be lost
 _LIGATURES = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\u00ad": ""})
-_PDF_FAILURES = {
-    "FileNotDecryptedError": "this PDF is encrypted and needs a password",
-    "WrongPasswordError": "this PDF is encrypted and needs a password",
-    "DependencyError": f"this PDF is encrypted; to read its text: {INSTALL}",
-}
 
 
 def read_pdf(body: bytes, url: str) -> Page:
@@ -191,8 +159,7 @@ def read_pdf(body: bytes, url: str) -> Page:
     try:
         return _pdf_text(pypdf.PdfReader(io.BytesIO(body)), url)
     except Exception as error:  # pypdf raises whatever a broken file makes it trip over
-        name = type(error).__name__
-        return page_of(url, "", note=_PDF_FAILURES.get(name, f"this PDF is broken and cannot be read ({name})"))
+        return page_of(url, "", note=f"this PDF cannot be read ({type(error).__name__})")
 
 
 def _pdf_text(reader: Any, url: str) -> Page:

@@ -18,6 +18,7 @@ import markdownify
 from bs4 import Tag
 from lxml import etree, html
 
+from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.content import HEADINGS, keep_content
 from ipy_websearch.extract.formats import (
     decode,
@@ -26,7 +27,6 @@ from ipy_websearch.extract.formats import (
     page_of,
     read_pdf,
     read_text,
-    refusal,
     web_address,
 )
 from ipy_websearch.results import Page
@@ -89,7 +89,8 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml", "toml", "x-sh", "sql"))
     text = decode(body, content_type) if is_text else ""
     if not is_text or is_binary(text):
-        raise refusal(url, f"binary data sent as {kind}" if is_text else kind, len(body))
+        what = f"binary data sent as {kind}" if is_text else kind or "binary data"
+        raise FetchError(f"{url} is {what}, {len(body):,} bytes; only text pages and PDFs can be read")
     if kind not in _HTML_KINDS and not (kind.endswith("xml") and _HTML_TAG.search(text[:2000])):
         return read_text(text, kind, url)
     why = plain or too_hard(text)

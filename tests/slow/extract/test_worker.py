@@ -78,7 +78,7 @@ def test_a_worker_gives_what_extract_gives_keeps_its_process_and_takes_it_with_i
     assert worker.pid is None
     assert read(worker) == expected
     pid = worker.pid
-    with pytest.raises(FetchError, match="is image/png, 5 kB; only text"):
+    with pytest.raises(FetchError, match="is image/png, 5,008 bytes; only text"):
         read(worker, b"\x89PNG\r\n\x1a\n" + bytes(5000), "text/html")
     assert worker.pid == pid and pid is not None and pid != os.getpid() and not (tmp_path / "was_run").exists()
     if sys.platform.startswith("linux"):
