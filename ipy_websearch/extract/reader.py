@@ -7,8 +7,8 @@ same address that overlap share one download; it is given up when the last of th
 A page is hostile input for large parsers, some of them in C, so they never run in the user's kernel, but in a process that can
 be killed. It is started at the first page, reused, limited in memory, and ended when a page takes too long, when it has been
 idle, or when its parent goes. It holds no keys and can write no file. A page that defeats it is read once more by a new
-process, words alone, with a note that says why. A request is one line of JSON and the body behind it, an answer one line of
-JSON; a process without an answer says by its exit status why there is none. Nothing is ever unpickled.
+process, words alone, with a note that says so. A request is one line of JSON and the body behind it, an answer one line of
+JSON. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,10 +42,9 @@ if TYPE_CHECKING:
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_CACHE_KIND = "page-7"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-8"  # the number goes up whenever extraction gives something else for the same page
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
-_LATE, _NO_MEMORY, _FAILED = 1, 2, 3  # exit statuses; faulthandler's is 1
-_REASONS = {_LATE: "it took longer than {:g} s", _NO_MEMORY: "it took too much memory"}
+_DEFEATED = "it took too long or too much memory"
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
     "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
@@ -152,12 +150,11 @@ class PageReader:
         return replace(page, fetched_at=datetime.now(UTC))
 
     def _cached(self, url: str) -> Page | None:
-        """Return the page of a cache entry, None when there is none that can be read."""
-        entry, age_s = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) or ({}, 0.0)
-        try:
-            return replace(from_json(entry), cached=True, fetched_at=datetime.now(UTC) - timedelta(seconds=age_s))
-        except (KeyError, TypeError, ValueError):
-            return None
+        """Return the page of a cache entry, None when there is none."""
+        entry, age_s = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) or (None, 0.0)
+        return (
+            replace(from_json(entry), cached=True, fetched_at=datetime.now(UTC) - timedelta(seconds=age_s)) if entry else None
+        )
 
 
 def window(page: Page, offset: int, limit: int | None) -> Page:
@@ -180,22 +177,20 @@ class ExtractionWorker:
     def __init__(self, *, timeout_s: float = 10.0, memory_mb: int = 512, idle_s: float = 60.0) -> None:
         self._limits = (timeout_s, memory_mb, idle_s)
         self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end: Callable[[], int | None] = lambda: None
+        self._end: Callable[[], None] = lambda: None
+        self.process: subprocess.Popen[bytes] | None = None
 
     async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Page:
         """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
 
         Raises:
-            FetchError: the body is not text (an image, an archive, …), or no process could read it; the message says why.
+            FetchError: the body is not text (an image, an archive, …), or no process could read it.
         """
-        request: dict[str, Any] = {"url": url, "content_type": content_type, "size": len(body)}
-        job = self._thread.submit(self._extract, body, request)
+        job = self._thread.submit(self._extract, body, {"url": url, "content_type": content_type, "size": len(body)})
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
             if job.running():  # nobody waits for the page: let it not hold up the next one
-                request["abandoned"] = True
                 self.close()
             raise
 
@@ -203,28 +198,19 @@ class ExtractionWorker:
         """Start the process, without waiting for it: a page that is being fetched will not have to."""
         self._thread.submit(self._running)
 
-    def close(self) -> int | None:
-        """End the process; return its exit status, None when none was running. A later call to `extract` starts a new one."""
-        self._process = None
-        return self._end()
-
-    @property
-    def pid(self) -> int | None:
-        """The process's id while one is running, else None."""
-        process = self._process
-        return process.pid if process is not None and process.poll() is None else None
+    def close(self) -> None:
+        """End the process; a later call to `extract` starts a new one."""
+        self.process = None
+        self._end()
 
     def _extract(self, body: bytes, request: dict[str, Any]) -> Page:
-        answer = self._ask(request, body)
-        if "defeated" in answer and "abandoned" not in request:
-            answer = self._ask({**request, "plain": answer["defeated"]}, body)
+        answer = self._ask(request, body) or self._ask({**request, "plain": _DEFEATED}, body)
         if "page" not in answer:
-            raise FetchError(answer.get("refused") or f"{request['url']} cannot be read: {answer['defeated']}")
+            raise FetchError(answer.get("refused", f"{request['url']} cannot be read: {_DEFEATED}"))
         return from_json(answer["page"])
 
     def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
-        """Return the process's answer; "defeated" says why there is none, and the process is gone."""
-        began = time.monotonic()
+        """Return the process's answer, {} when it gave none: the process is gone then."""
         try:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -232,18 +218,15 @@ class ExtractionWorker:
             process.stdin.flush()
             return dict(json.loads(process.stdout.readline()))
         except (OSError, ValueError):
-            status = self.close() or _FAILED
-            if status < 0 and time.monotonic() - began > self._limits[0]:
-                status = _LATE  # faulthandler now and then trips over the thread that it looks at
-            return {"defeated": _REASONS.get(status, "the extractor failed").format(self._limits[0])}
+            self.close()
+            return {}
 
     def _running(self) -> subprocess.Popen[bytes]:
-        process = self._process
-        if process is None or process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             self.close()
-            process = self._process = _start(*self._limits)
-            self._end = weakref.finalize(self, _stop, process)
-        return process
+            self.process = _start(*self._limits)
+            self._end = weakref.finalize(self, _stop, self.process)
+        return self.process
 
 
 def _start(*limits: float) -> subprocess.Popen[bytes]:
@@ -261,19 +244,18 @@ def _start(*limits: float) -> subprocess.Popen[bytes]:
     )
 
 
-def _stop(process: subprocess.Popen[bytes]) -> int:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.communicate()  # waits for its end and closes the pipes
-    return process.returncode
 
 
 def to_json(page: Page) -> dict[str, Any]:
-    """Return a page that was just read as a JSON object."""
+    """Return a page as a JSON object, for a pipe or the cache."""
     return asdict(page) | {"published_date": page.published_date.isoformat() if page.published_date else None}
 
 
 def from_json(found: dict[str, Any]) -> Page:
-    """Return the page of a JSON object; raises KeyError, TypeError or ValueError when it is none."""
+    """Return the page of such a JSON object."""
     date = found["published_date"]
     return Page(**found | {"links": tuple(found["links"]), "published_date": datetime.fromisoformat(date) if date else None})
 
@@ -308,7 +290,7 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
 
 
 def _answer(request: dict[str, Any], body: bytes) -> bytes:
-    """Return the answer to a request; what defeats the extractor ends the process."""
+    """Return the answer to a request; any other error ends the process."""
     from ipy_websearch.extract.page import extract
 
     try:
@@ -316,8 +298,6 @@ def _answer(request: dict[str, Any], body: bytes) -> bytes:
         return json.dumps({"page": to_json(page)}).encode() + b"\n"
     except FetchError as error:
         return json.dumps({"refused": str(error)}).encode() + b"\n"
-    except Exception as error:
-        os._exit(_NO_MEMORY if isinstance(error, MemoryError) else _FAILED)
 
 
 def _limit_memory(more: int) -> None:
