@@ -4,9 +4,9 @@
 - The driver cuts rows into tasks of at most `TASK_ROWS` and gives each to the worker with the fewest rows. A worker runs the
   rows of all its tasks under one limiter, whose share of the concurrency comes with each task. (A `distributed.Semaphore` takes
   1 to 3 ms a row, and a lost worker's leases come back after 30 s only.)
-- A `retry-after` is a deadline for all workers: a `Variable` holds it.
 - Each row that ends is sent by `log_event` and stored at once. When a worker is lost, its rows that were not stored are asked
-  again by others. The driver reserves the worst case of the tasks under way, and nothing more.
+  again by others. A `retry-after` is sent as well, and holds for all later tasks. The driver reserves the worst case of the
+  tasks under way, and nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import threading
 import time
 import uuid
 from collections import Counter, deque
@@ -25,7 +24,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from distributed import Client, Variable, WorkerPlugin, get_client, get_worker, secede
+from distributed import Client, WorkerPlugin, get_worker, secede
 
 from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 TASK_ROWS = 25
-# Seconds between two looks at which workers are there.
-CHECK_S = 0.5
+# Seconds between two looks at what is under way, and at which workers are there.
+TICK_S, CHECK_S = 0.02, 0.5
 
 WAIT_S = 30.0
 # Seconds that are waited for the last events of rows that were cut off.
@@ -73,73 +72,67 @@ class Equipment(WorkerPlugin):
     `config`, without clients.
     """
 
-    config: RowConfig
-    deadline: Any = None
-
     def __init__(self, session: Session, run: str, config: RowConfig, searches: SearchTerms) -> None:
         self.name = run
-        self.keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
-        self.variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
+        self._keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
+        self._variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
         self._kind = type(session)
         self._settings = {name: getattr(session.settings, name) for name in session.settings.trait_names(config=True)}
         self._config = config
         self._searches = searches
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: list[asyncio.Future[Any]] = []
 
     def setup(self, worker: Any) -> None:
         """Set the addresses that the driver has, and make what all rows share."""
-        self._before = {name: os.environ.get(name) for name in self.variables}
-        os.environ.update(self.variables)
-        session, config = self._kind(WebSearch(**self._settings)), self._config
+        self._worker = worker
+        self._before = {name: os.environ.get(name) for name in self._variables}
+        os.environ.update(self._variables)
+        session, model = self._kind(WebSearch(**self._settings)), self._config.model
         provider, concurrency, charges = self._searches
-        for name, key in self.keys.items():
+        for name, key in self._keys.items():
             session.keys.set(name, key)
-        client = session.offline_model if config.model == OFFLINE_MODEL else session.claude
-        searches = Searches(session.router, provider, concurrency, charges, client.offline) if config.max_searches else None
-        limiter = ConcurrencyLimiter(concurrency, on_hold=self._tell)
-        self.config = replace(config, client=client, limiter=limiter, searches=searches)
+        client = session.offline_model if model == OFFLINE_MODEL else session.claude
+        searches = Searches(session.router, provider, concurrency, charges, client.offline)
+        self._limiter = ConcurrencyLimiter(concurrency, on_hold=self._send)
+        self._config = replace(
+            self._config, client=client, limiter=self._limiter, searches=searches if self._config.max_searches else None
+        )
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
-        self.keys = {}
-        background.loop().call_soon_threadsafe(lambda: [task.cancel() for task in self._asking])
-        for name in self.variables:
+        background.loop().call_soon_threadsafe(lambda: [asking.cancel() for asking in self._asking])
+        for name, value in self._before.items():
             os.environ.pop(name, None)
-        os.environ.update({name: value for name, value in self._before.items() if value is not None})
+            os.environ.update({} if value is None else {name: value})
 
-    def _tell(self, seconds: float) -> None:
-        """Tell all workers for how long the API wants to be left alone."""
-        threading.Thread(target=self.deadline.set, args=(time.time() + seconds,), daemon=True).start()
+    def _send(self, event: Any) -> None:
+        """Tell the driver for how many seconds the API wants to be left alone, or that a row has ended."""
+        self._worker.log_event(self.name, pickle.dumps(event))
 
-    async def ask(self, worker: Any, task: str, share: int, rows: Sequence[RowInput], wait_s: float) -> None:
+    async def ask(self, task: str, share: int, wait_s: float, rows: Sequence[RowInput]) -> None:
         """Ask for rows, `share` at a time at most with those of other tasks, after `wait_s` seconds."""
-        await self.config.client.prepare()
-        self.config.limiter.resize(share)
-        self.config.limiter.hold(wait_s)
-        tasks = [asyncio.create_task(self._row(worker, task, *row)) for row in rows]
-        self._asking.update(tasks)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._asking.difference_update(tasks)
+        await self._config.client.prepare()
+        self._limiter.resize(share)
+        self._limiter.hold(wait_s)
+        asking = asyncio.gather(*(self._row(task, *row) for row in rows))
+        self._asking.append(asking)
+        with suppress(asyncio.CancelledError):
+            await asking
 
-    async def _row(
-        self, worker: Any, task: str, n: int, outcome: Outcome, columns: list[Column], values: dict[str, str | None]
-    ) -> None:
+    async def _row(self, task: str, n: int, outcome: Outcome, columns: list[Column], values: dict[str, str | None]) -> None:
         spent = list[LedgerRow]()
-        booking = Booking(cast(Any, None), "", "", "", budget=RunBudget(self.config.model), write=spent.extend)
+        booking = Booking(cast(Any, None), "", "", "", budget=RunBudget(self._config.model), write=spent.extend)
         try:
-            await Row(self.config, columns, values, booking, outcome).ask()
+            await Row(self._config, columns, values, booking, outcome).ask()
         finally:
-            worker.log_event(self.name, pickle.dumps((task, n, outcome, spent)))
+            self._send((task, n, outcome, spent))
 
 
-def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
-    """Ask for rows on a worker, and send each as it ends."""
-    worker = get_worker()
-    equipment: Equipment = worker.plugins[id]
-    equipment.deadline = Variable(id, client=get_client())
+def ask_rows(id: str, *task: Any) -> None:
+    """Ask for rows on a worker; see `Equipment.ask`."""
+    equipment: Equipment = get_worker().plugins[id]
     secede()  # nearly all the time is spent waiting: other tasks may have the thread
-    wait_s = float(equipment.deadline.get(timeout=WAIT_S)) - time.time()
-    background.run(partial(equipment.ask, worker, task, share, rows, wait_s))
+    background.run(partial(equipment.ask, *task))
 
 
 # --- the driver -------------------------------------------------------------------------------------------------------
@@ -147,74 +140,58 @@ def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
 
 @dataclass(slots=True)
 class Task:
-    """Rows under way on one worker, with what is held for each of them; `ended` when the last look found it so."""
+    """Rows under way on one worker, with what is held for each of them."""
 
     future: Any
     worker: str
     rows: set[int]
     held: Reservation
     row_usd: Decimal
-    ended: bool = False
-
-    def settle(self, rows: Sequence[LedgerRow] = ()) -> None:
-        """Insert ledger rows, and give back what is held beyond the rows that are left."""
-        self.held.settle(rows, keep=self.row_usd * len(self.rows))
 
 
 class DaskWorkers:
     """Asks for rows on a cluster; see `run.Ask`."""
 
     def __init__(self, session: Session, cluster: Any, provider: str | None) -> None:
-        self._client, self._own_client = connect(cluster)
+        self._client = connect(cluster)
         self._session = session
         self._provider = provider
-        self._most_workers = 1
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
         self._workers: list[str] = []
-        self._check_at = 0.0
-        self._changed = asyncio.Event()
+        self._check_at = self._hold_until = 0.0
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
         """Ask for rows; see `run.Ask`."""
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        # Wikipedia takes three requests at once (`providers.wikipedia.AT_ONCE`), and each worker knows only its own.
-        asks_wikipedia = run.options.max_searches and (self._provider or self._session.router.first()) == "wikipedia"
-        self._most_workers = 1 if asks_wikipedia else run.options.concurrency
         try:
             await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
             while self._tasks or (self._queue and run.stopped is None):
                 await self._check()
                 while self._submit(run):
                     run.progress.note = ""
-                self._changed.clear()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), CHECK_S)
+                await asyncio.sleep(TICK_S)
         finally:
             await asyncio.to_thread(self._take_back)
             until = time.monotonic() + CUT_OFF_S
             while self._tasks and time.monotonic() < until:
-                await asyncio.sleep(0.02)
-            for name, task in list(self._tasks.items()):
-                for n in self._lose(name):
-                    run.finish(n, run.outcomes[n])
-                task.settle()
-            await asyncio.to_thread(self._release)
+                await asyncio.sleep(TICK_S)
+            for task in self._tasks.values():
+                task.held.settle([])
+            await asyncio.to_thread(self._client.close)
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
     def _equip(self, run: Enrichment, handler: Callable[[Any], object]) -> None:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
         config, nothing = run.config, cast(Any, None)
-        charges = config.searches.charges if config.searches is not None else ()
-        config = replace(config, client=nothing, limiter=nothing, searches=None)
-        equipment = Equipment(self._session, self._id, config, (self._provider, run.options.concurrency, charges))
+        terms = (self._provider, run.options.concurrency, config.searches.charges if config.searches is not None else ())
+        equipment = Equipment(self._session, self._id, replace(config, client=nothing, limiter=nothing, searches=None), terms)
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
-        Variable(self._id, client=self._client).set(0.0)
         self._client.subscribe_topic(self._id, handler)
         try:
             self._client.register_plugin(equipment)
@@ -228,39 +205,25 @@ class DaskWorkers:
             self._client.cancel([task.future for task in self._tasks.values()], force=True)
             self._client.unregister_worker_plugin(self._id)
 
-    def _release(self) -> None:
-        with suppress(Exception):
-            self._client.unsubscribe_topic(self._id)
-            Variable(self._id, client=self._client).delete()
-        if self._own_client:
-            self._client.close()
-
     async def _check(self) -> None:
         """Look which workers are there, and put rows of lost ones back into the queue."""
         now = time.monotonic()
         if now < self._check_at and self._workers:
             return
         self._check_at = now + CHECK_S
+        ended = [name for name, task in self._tasks.items() if task.future.done()]
+        # The events of a task's rows come before its end, so they are taken while this waits.
         self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
         for name, task in list(self._tasks.items()):
-            if task.future.status == "error":
+            if name in ended:
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
-            if task.worker not in self._workers or task.ended:  # the events of its rows come before its end
-                self._queue.extendleft(self._lose(name))
+            if task.worker not in self._workers:  # what it has spent is not known: it stays reserved until the lease ends
+                self._queue.extendleft(self._tasks.pop(name).rows)
                 task.future.cancel()
-                if task.ended:  # what a lost worker has spent is not known: it stays reserved until the lease ends
-                    task.settle()
-            task.ended = task.future.done()
         if not self._workers and not self._tasks:
             raise EnrichmentError(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some")
 
     # --- tasks ------------------------------------------------------------------------------------------------------
-
-    def _lose(self, name: str) -> list[int]:
-        """Forget a task, and return its rows that have not ended."""
-        task = self._tasks.pop(name)
-        left, task.rows = sorted(task.rows), set()
-        return left
 
     def _submit(self, run: Enrichment) -> bool:
         """Give out a task if there is room for it, and return whether another one may follow.
@@ -273,7 +236,7 @@ class DaskWorkers:
             return False
         loads = Counter(task.worker for task in self._tasks.values() for _ in task.rows)
         concurrency, under_way = run.options.concurrency, loads.total()
-        workers = self._workers[: self._most_workers]
+        workers = self._workers[:concurrency]
         share = concurrency // len(workers)
         size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
         if not run.progress.done:  # see `run.PROBES`
@@ -291,24 +254,28 @@ class DaskWorkers:
         for _ in rows:
             self._queue.popleft()
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(workers, key=lambda worker: loads[worker])
-        future = self._client.submit(ask_rows, self._id, name, share, rows, workers=[worker], pure=False, key=name)
+        task = (self._id, name, share, self._hold_until - time.monotonic(), rows)
+        future = self._client.submit(ask_rows, *task, workers=[worker], pure=False, key=name)
         self._tasks[name] = Task(future, worker, set(fitting), held, held.usd / len(rows))
         return True
 
-    def _take(self, run: Enrichment, event: bytes) -> None:
-        """Take a row that has ended: into ledger and store, and out of its task."""
-        name, n, outcome, spent = pickle.loads(event)
+    def _take(self, run: Enrichment, data: bytes) -> None:
+        """Take what a worker has sent: a row that has ended goes into ledger and store, and out of its task."""
+        event = pickle.loads(data)
+        if not isinstance(event, tuple):
+            self._hold_until = max(self._hold_until, time.monotonic() + event)
+            return
+        name, n, outcome, spent = event
         booked = [replace(row, **run.names()) for row in spent]
         task = self._tasks.get(name)
-        if task is None or n not in task.rows:  # the worker was taken for lost
+        if task is None:  # the worker was taken for lost
             run.ledger.book(booked)
             return
         task.rows.remove(n)
         if not task.rows:
             del self._tasks[name]
-        task.settle(booked)
+        task.held.settle(booked, keep=task.row_usd * len(task.rows))
         run.finish(n, outcome)
-        self._changed.set()
 
 
 def _worst_of(run: Enrichment, n: int) -> Decimal | None:
@@ -322,16 +289,17 @@ def _worst_of(run: Enrichment, n: int) -> Decimal | None:
     return add_money(*requests, charges_cost(config.searches.charges * searches if config.searches is not None else ()))
 
 
-def connect(cluster: Any) -> tuple[Any, bool]:
-    """Return the client of a cluster, and whether it was made here; `cluster` is a client, a cluster, or a scheduler's address.
+def connect(cluster: Any) -> Client:
+    """Return a client of its own of a cluster, which is given as a client, a cluster, or a scheduler's address.
 
     Raises:
         ConfigError: it is none of these, or it cannot be reached.
     """
-    if isinstance(cluster, Client) and not cluster.asynchronous:
-        return cluster, False
+    options: dict[str, Any] = {"set_as_default": False, "timeout": WAIT_S}
     try:
-        return Client(cluster, set_as_default=False, timeout=WAIT_S), True
+        if isinstance(cluster, Client):
+            return Client(cluster.scheduler.address, security=cluster.security, **options)
+        return Client(cluster, **options)
     except (OSError, TimeoutError, TypeError, ValueError) as exc:
-        kinds = "a dask.distributed Client (no asynchronous one), a cluster or an address that can be reached"
+        kinds = "a dask.distributed Client, a cluster or an address that can be reached"
         raise ConfigError(f"cluster must be {kinds}, not {cluster!r}: {exc}") from exc
