@@ -8,7 +8,6 @@ partition that has other rows when it is computed than when it was asked about i
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from ipy_websearch.enrichment.columns import (
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.options import EnrichOptions
+from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -131,8 +131,7 @@ def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: Enrich
     if is_dask(options.frame):
         meta = options.frame._meta
         _, fields, new = wanted_columns(options.columns, names_of(meta), options.sources, meta.attrs.get(NOTED))
-        client = _default_client()
-        cluster = None if options.mode == "batch" else options.cluster or client
+        cluster = None if options.mode == "batch" else options.cluster or _default_client()
         return on_dask(lambda rows: start(replace(options, frame=rows, cluster=cluster)), options.frame, fields, new)
     frame, native = _eager(options.frame)
     _, fields, new = wanted_columns(options.columns, frame.columns, options.sources)
@@ -163,31 +162,16 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
             return frame.collect(), lambda made: made.lazy()
         if frame.implementation.is_duckdb():
             return frame.collect("pyarrow"), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
-    except nw.exceptions.DuplicateError as exc:
-        raise ConfigError("the frame has several columns of one name; rename one") from exc
-    except ImportError as exc:
-        raise ConfigError("a DuckDB relation needs a package more: pip install pyarrow") from exc
-    except (TypeError, nw.exceptions.NarwhalsError):
-        pass
+        problem = ""
+    except (ImportError, TypeError, nw.exceptions.NarwhalsError) as exc:
+        problem = f" ({shorten(plain(str(exc)), 100)})"
     raise ConfigError(
         "enrich needs a DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation, not "
-        f"{type(given).__module__}.{type(given).__name__}"
+        f"{type(given).__module__}.{type(given).__name__}{problem}"
     )
 
 
 # --- Dask ---------------------------------------------------------------------------------------------------------------
-
-
-def on_dask(start: Callable[[pd.DataFrame], Enrichment], frame: Any, fields: Sequence[str], new: Sequence[str]) -> Enrichment:
-    """Return the work on a Dask frame, which adds the `new` columns; `start` makes that of a pandas frame with the `fields`."""
-    import dask
-    import pandas as pd
-
-    client, wanted = _default_client(), frame[[name for name in frame.columns if str(name) in fields]]
-    parts: Sequence[pd.DataFrame] = dask.compute(*wanted.to_delayed(), scheduler=client)
-    work = start(pd.concat(parts, ignore_index=True))
-    work.put_back = partial(_into_partitions, frame, parts, fields, new, client)
-    return work
 
 
 def _default_client() -> Any:
@@ -200,37 +184,41 @@ def _default_client() -> Any:
         return None
 
 
-def _into_partitions(
-    frame: Any, parts: Sequence[pd.DataFrame], fields: Sequence[str], new: Sequence[str], client: Any, filled: pd.DataFrame
-) -> Any:
-    """Return a Dask frame with its `new` columns; `parts` were asked about, `client` holds the answers (None: the graph)."""
-    from dask import config, delayed
+def on_dask(start: Callable[[pd.DataFrame], Enrichment], frame: Any, fields: Sequence[str], new: Sequence[str]) -> Enrichment:
+    """Return the work on a Dask frame, which adds the `new` columns; `start` makes that of a pandas frame with the `fields`."""
+    import dask
+    import pandas as pd
+
+    wanted = frame[[name for name in frame.columns if str(name) in fields]]
+    parts: Sequence[pd.DataFrame] = dask.compute(*wanted.to_delayed())
+    work = start(pd.concat(parts, ignore_index=True))
+    work.put_back = partial(_into_partitions, frame, parts, new)
+    return work
+
+
+def _into_partitions(frame: Any, parts: Sequence[pd.DataFrame], new: Sequence[str], filled: pd.DataFrame) -> Any:
+    """Return a Dask frame with its `new` columns; its `parts` were asked about."""
+    import dask
     from dask.dataframe import from_delayed
 
     added, ends = filled[list(new)], accumulate((len(part) for part in parts), initial=0)
-    answers = [delayed(added.iloc[a:b].reset_index(drop=True)) for a, b in pairwise(ends)]
-    if client is not None:  # they are sent there once
-        with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            answers = client.persist(answers)
-    pieces = [
-        delayed(put_together)(own, answer, fields, rows_digest(part, fields))
-        for own, answer, part in zip(frame.to_delayed(), answers, parts, strict=True)
-    ]
-    meta = put_together(frame._meta, added.iloc[:0], (), "")
-    with config.set({"dataframe.convert-string": False}):  # it makes texts of lists
+    answers = [(part, added.iloc[a:b]) for part, (a, b) in zip(parts, pairwise(ends), strict=True)]
+    # Answers are sent to the cluster once, and lists stay lists.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB", "dataframe.convert-string": False}):
+        there = dask.persist(*(dask.delayed(answer) for answer in answers))
+        pieces = [dask.delayed(_put_together)(own, answer) for own, answer in zip(frame.to_delayed(), there, strict=True)]
+        meta = joined(frame._meta, added.iloc[:0].set_axis(frame._meta.index))
         return from_delayed(pieces, meta=meta, divisions=frame.divisions, verify_meta=False)
 
 
-def put_together(own: pd.DataFrame, added: pd.DataFrame, fields: Sequence[str], digest: str) -> pd.DataFrame:
-    """Return a partition with its new columns (`digest` "": whatever its rows are).
+def _put_together(own: pd.DataFrame, answer: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+    """Return a partition with its new columns; the answer is what was asked about, and what was found.
 
     Raises:
         EnrichmentError: these are not the rows that were asked about.
     """
-    if digest and rows_digest(own, fields) != digest:
+    asked, added = answer
+    fields = names_of(asked)
+    if inputs_of(own, fields) != inputs_of(asked, fields):
         raise EnrichmentError("a partition has other rows now than when it was enriched; persist the Dask DataFrame before")
     return joined(own, added.set_axis(own.index))
-
-
-def rows_digest(part: pd.DataFrame, fields: Sequence[str]) -> str:
-    return hashlib.sha256(repr(inputs_of(part, fields)).encode("utf-8", "replace")).hexdigest()

@@ -112,7 +112,7 @@ def test_columns_of_several_levels_and_wrong_options_are_one_line_before_anythin
     frame = pd.DataFrame({("company", "name"): ["A"], ("company", "size"): [1]})
     with pytest.raises(ConfigError, match="several levels.*join them"):
         web.enrich(frame, {"ceo": "Who leads {('company', 'name')}?"}, progress=False)
-    with pytest.raises(ConfigError, match="several columns of one name"):
+    with pytest.raises(ConfigError, match="unique column names"):
         web.enrich(duckdb.sql("SELECT 'A' AS company, 1 AS n, 2 AS n"), {"ceo": "Who leads {company}?"}, progress=False)
     with pytest.raises(ConfigError, match="several levels"):
         frame.web.search("{company} CEO", progress=False)
