@@ -12,13 +12,12 @@ and costs are written once, in the order in which they come.
 from __future__ import annotations
 
 import contextvars
-import json
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -32,7 +31,7 @@ from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, plac
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
-from ipy_websearch.text import duration, plural, shorten, usd, visible
+from ipy_websearch.text import duration, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4
@@ -61,12 +60,13 @@ End = Literal["interrupted", "failed"]
 class Item:
     """A text of the model (without a glyph), or a line between texts: a tool call (⋯ while it runs, then ✓ or ✗), a remark (·).
 
-    `step` is the number of the model request that it belongs to.
+    `step` is the number of the model request that it belongs to, `id` that of the call.
     """
 
     text: str
     glyph: str = ""
     step: int = 0
+    id: str = ""
 
 
 @dataclass(slots=True)
@@ -83,48 +83,22 @@ class AnswerView:
     step: int = 0
     state: Literal["running", "finished", "interrupted", "failed"] = "running"
     answer: Answer | None = None
-    limit: str = ""
     began: float = field(default_factory=time.monotonic)
-    _calls: dict[str, Item] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The answer's Markdown; an offline answer's without its label, and with what works where nothing was found."""
-        text = self.answer.text if self.answer is not None else "".join(item.text for item in self.items if not item.glyph)
-        return f"{_without_label(text)}\n\n{self.help}".strip() if self.offline else text.strip()
+        """The answer's Markdown, as far as it has come."""
+        return (self.answer.text if self.answer else "".join(item.text for item in self.items if not item.glyph)).strip()
 
     @property
     def offline(self) -> bool:
         """Whether the built-in server answers, and no model."""
-        return self.answer.offline if self.answer is not None else self.model == OFFLINE_MODEL
+        return self.answer.offline if self.answer else self.model == OFFLINE_MODEL
 
     @property
-    def found_nothing(self) -> bool:
-        """Whether an offline answer has neither passages nor values."""
-        return self.offline and self.answer is not None and not (self.answer.citations or self.answer.rows)
-
-    @property
-    def built_in(self) -> bool:
-        """Whether all passages are from the built-in articles."""
-        return all(citation.url.startswith("corpus:") for citation in self.citations)
-
-    @property
-    def help(self) -> str:
-        """What works where an offline answer found nothing: what the built-in articles cover, how to ask the web."""
-        return words("answer", "help_lines", _articles) if self.found_nothing else ""
-
-    @property
-    def labels(self) -> list[str]:
-        """What must be known before reading the answer, each one sentence of Markdown."""
-        return words("answer", "label_lines", self, _articles).splitlines()
-
-    def status(self, spent: Decimal | None) -> str:
-        """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
-        calls = [call.text for call in self._calls.values() if call.glyph == "⋯"]
-        writes = bool(self.items) and not self.items[-1].glyph and self.items[-1].step == self.step
-        return words(
-            "answer", "status_line", self, f"{time.monotonic() - self.began:.0f}", calls, writes, usd(spent) if spent else ""
-        )
+    def calls(self) -> list[Item]:
+        """The tool calls that run."""
+        return [item for item in self.items if item.glyph == "⋯"]
 
     def apply(self, event: ev.Event) -> list[Item]:
         """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
@@ -134,8 +108,7 @@ class AnswerView:
             case ev.TextDelta(text):
                 return [self._write(text)]
             case ev.ToolStarted():
-                self._calls[event.id] = self._line(call_words(event.name, event.input), "⋯")
-                return [self._calls[event.id]]
+                return [self._line(call_words(event.name, event.input), "⋯", event.id)]
             case ev.ToolFinished():
                 return [self._ended(event)]
             case ev.Cited(citation):
@@ -143,12 +116,10 @@ class AnswerView:
             case ev.Notice(text):
                 return [self._line(text)]
             case ev.LimitReached(_, detail):
-                self.limit = one_line(detail).removeprefix("limit reached: ").rstrip(".")
-                return [self._line(f"limit reached: {self.limit}")]
+                return [self._line(f"limit reached: {detail.removeprefix('limit reached: ')}")]
             case ev.Retracted():
-                kept = [item for item in self.items if item.step < self.step or item.glyph]
-                is_seen, self.items = len(kept) < len(self.items), kept
-                return [self._line("the connection broke; this passage begins again")] if is_seen else []
+                self.items = [item for item in self.items if item.step < self.step or item.glyph]
+                return [self._line("the connection broke; this passage begins again")]
             case ev.Rewritten(text, citations):
                 self.items, self.citations = [item for item in self.items if item.glyph], citations
                 return [self._line("the answer was mended"), self._write(text)]
@@ -157,26 +128,25 @@ class AnswerView:
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
         """Take in the end: the finished answer, or with an `end` as much as there is of it."""
         self.state = end or ("interrupted" if answer and answer.limit == "interrupted" else "finished")
-        for call in self._calls.values():
-            if call.glyph == "⋯":
-                call.glyph, call.text = "✗", f"{call.text} (stopped)"
+        for call in self.calls:
+            call.glyph, call.text = "✗", f"{call.text} (stopped)"
         if answer is not None:
             self.answer, self.model, self.citations = answer, answer.model, answer.citations
 
     def _write(self, text: str) -> Item:
-        piece = Item(text, step=self.step)
-        if self.items and not self.items[-1].glyph and self.items[-1].step == self.step:
-            self.items[-1].text += text
+        last = self.items[-1] if self.items else None
+        if last and not last.glyph and last.step == self.step:
+            last.text += text
         else:
-            self.items.append(replace(piece))
-        return piece
+            self.items.append(Item(text, step=self.step))
+        return Item(text)
 
-    def _line(self, text: str, glyph: str = "·") -> Item:
-        self.items.append(Item(one_line(text), glyph, self.step))
+    def _line(self, text: str, glyph: str = "·", of: str = "") -> Item:
+        self.items.append(Item(one_line(text), glyph, self.step, of))
         return self.items[-1]
 
     def _ended(self, event: ev.ToolFinished) -> Item:
-        call = self._calls.get(event.id) or self._line("")
+        call = next((call for call in self.calls if call.id == event.id), None) or self._line("")
         summary, subject = shorten(one_line(event.summary), 160), call.text.partition(": ")[2]
         about = "" if subject.split("/")[0][:60] in summary else f"{subject} — "
         took = f" ({duration(event.seconds)})" if event.seconds >= 0.05 else ""
@@ -186,13 +156,10 @@ class AnswerView:
 
 def call_words(name: str, given: Any) -> str:
     """Return what a tool call does: "searching: moons of Mars", "reading: example.com/a", "writing the table"."""
-    given = given if isinstance(given, Mapping) else {"input": given}  # a model can call a tool with anything
+    given = given if isinstance(given, Mapping) else {}  # a model can call a tool with anything
     about = next((key for key in ("query", "url", "path") if isinstance(given.get(key), str)), "")
     verb = _VERBS.get(name) or _VERBS.get(about) or f"calling {one_line(name)}"
-    if about:
-        subject = short_address(given[about], 80) if about == "url" else given[about]
-    else:
-        subject = json.dumps(dict(given), ensure_ascii=False, default=str) if given and name not in _VERBS else ""
+    subject = short_address(given[about], 80) if about == "url" else given.get(about, "")
     return ": ".join(filter(None, (verb, shorten(one_line(subject), 100))))
 
 
@@ -207,40 +174,9 @@ def _articles() -> int:
     return len(read_corpus(files("ipy_websearch.corpus"))[1])
 
 
-def _without_label(text: str) -> str:
-    """Return the text of an offline answer without its own label, which is shown above it."""
-    from ipy_websearch.model.offline.passages import LABEL
-
-    return text.replace(LABEL, "").strip()
-
-
-def facts(answer: Answer) -> str:
-    """Return the footer: "claude-… · 3 searches · 1 page not read · 12 s · 0.0123 USD"."""
-    failed = [step.name for step in answer.trace if step.kind == "tool" and step.is_error]
-    pages = sum("fetch" in name or "scrape" in name for name in failed)
-    doubted = len(doubtful(answer))
-    parts = (
-        "offline" if answer.offline else one_line(answer.model),
-        plural(answer.searches, "search", "searches"),
-        f"{plural(pages, 'page')} not read" if pages else "",
-        f"{plural(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
-        f"{plural(doubted, 'sentence')} not supported by the sources" if doubted else "",
-        plural(len(answer.notices), "notice") if answer.notices else "",
-        duration(answer.seconds) if answer.seconds else "",
-        cost(answer.cost_usd),
-        f"replayed from {one_line(answer.replayed_from)}" if answer.replayed_from else "",
-    )
-    return " · ".join(filter(None, parts))
-
-
-def doubtful(answer: Answer) -> list[Claim]:
-    """Return the sentences that their sources do not support."""
-    return [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
-
-
-def remarks(answer: Answer) -> list[str]:
+def remarks(answer: Answer, doubtful: Sequence[Claim]) -> list[str]:
     """Return what is remarked on an answer: the doubtful sentences, for those who see no colours, then the notices."""
-    found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful(answer)]
+    found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful]
     return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*answer.notices]
 
 
@@ -294,22 +230,30 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
     view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
         view.finish(shown)
-    cited, answer = {citation.n: citation for citation in reversed(view.citations)}, view.answer
-    values: View = {"labels": view.labels, "cited": cited, "offline": view.offline}
+    answer, is_built_in = view.answer, all(citation.url.startswith("corpus:") for citation in view.citations)
+    articles = _articles() if view.offline and is_built_in else 0
+    labels = words("answer", "label_lines", view, articles).splitlines()
+    values: View = {"labels": labels, "cited": {c.n: c for c in reversed(view.citations)}, "offline": view.offline}
     if answer is None:
-        parts = [item for item in view.items if item.glyph != "⋯"]  # the status names the calls that run
-        parts = [replace(item, text=_without_label(item.text)) for item in parts] if view.offline else parts
-        return {**values, "parts": parts, "status": view.status(spent) if view.state == "running" else ""}
-    values |= _table(answer) if answer.rows else {"parts": [Item(view.text)]}
+        status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
+        return values | {"parts": [item for item in view.items if item.glyph != "⋯"], "status": status}
+    text, doubtful = view.text, [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
+    if view.offline:
+        from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it
+
+        text = text.replace(LABEL, "").strip()  # it is among the labels
+    failed = [step.name for step in answer.trace if step.kind == "tool" and step.is_error]
+    values |= _table(answer) if answer.rows else {"parts": [Item(text)]}
     return values | {
+        "help": words("answer", "help_text", view, articles),
         "sources": quoted(view.citations),
         "cards": cards,
-        "doubtful": doubtful(answer),
-        "remarks": remarks(answer),
+        "doubtful": doubtful,
+        "remarks": remarks(answer, doubtful),
         "timeline": timeline(answer.trace),
         "panels": list(map(panel_view, answer.panels)),
         "longest": PANELS_CHARACTERS // max(len(answer.panels), 1),
-        "facts": facts(answer),
+        "facts": words("answer", "facts_line", answer, failed, len(doubtful)),
         "session": usd(answer.session_cost_usd),
     }
 
@@ -332,8 +276,6 @@ def panel_view(panel: Panel) -> View:
 
 # --- while it is written ------------------------------------------------------------------------------------------
 
-Spent = Callable[[], Decimal | None]
-
 
 class LiveAnswer:
     """One answer on its way to the reader: `show` each event; where the run does not come to its end, call `finish`.
@@ -342,7 +284,7 @@ class LiveAnswer:
     passages come from.
     """
 
-    def __init__(self, shell: Any, *, spent: Spent = Decimal, introduce: bool = False) -> None:
+    def __init__(self, shell: Any, *, spent: Callable[[], Decimal | None] = Decimal, introduce: bool = False) -> None:
         self.view = AnswerView(introduce)
         self._lock = threading.RLock()  # a thread of the notebook's sends what was held back
         self._screen = _Notebook(shell, self.view, spent, self._lock) if is_notebook(shell) else _Terminal(self.view)
@@ -371,7 +313,7 @@ def is_notebook(shell: Any) -> bool:
 class _Notebook:
     """Publishes the view under one display id: at its first change, then by a clock, and at its end. `lock` guards the view."""
 
-    def __init__(self, shell: Any, view: AnswerView, spent: Spent, lock: threading.RLock) -> None:
+    def __init__(self, shell: Any, view: AnswerView, spent: Callable[[], Decimal | None], lock: threading.RLock) -> None:
         self._shell, self._view, self._spent, self._lock = shell, view, spent, lock
         self._display_id = uuid.uuid4().hex
         self._sent_at = 0.0
@@ -424,7 +366,7 @@ class _Terminal:
         for item in items:
             if item.glyph:
                 self._flush()
-                self._write(self._terminal.faint(self._terminal.wrap(f"{item.glyph} {item.text}")), "line")
+                self._write(self._terminal.wrap(f"{item.glyph} {item.text}"), "line")
                 continue
             whole, _, rest = (self._rest + item.text).rpartition("\n\n")
             if whole.count("```") % 2:
@@ -439,7 +381,7 @@ class _Terminal:
         said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
         if any(not item.glyph for item in view.items):
-            shown |= {"labels": [] if view.offline else view.labels, "parts": [Item(view.help)]}  # its text has its label
+            shown |= {"parts": [], **({"labels": []} if view.offline else {})}  # its text has its label
         elif view.answer is None:
             return
         self._flush()

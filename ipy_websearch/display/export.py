@@ -6,7 +6,6 @@ Everything that came from outside goes through the renderer of the notebook's ou
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,7 +26,7 @@ _ALL = 1_000
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
     """Write the answers to `path`, as its ending says: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
 
-    The file appears whole or not at all. `force` replaces one that is there.
+    `force` replaces a file that is there.
 
     Raises:
         ConfigError: another ending, no answers, the file exists, or it cannot be written.
@@ -41,10 +40,7 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
         raise ConfigError(f"{path} exists; --force replaces it")
     text = writer(answers)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
-            draft = Path(folder, path.name)
-            draft.write_text(text, encoding="utf-8", newline="")
-            draft.replace(path)
+        path.write_text(text, encoding="utf-8", newline="")
     except OSError as exc:
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}") from exc
 

@@ -20,7 +20,7 @@ _KINDS = {
     "ipy_websearch.results.SearchResults": ("tables", "search"),
     "ipy_websearch.frames.SearchFrame": ("tables", "search"),
     "ipy_websearch.frames.EnrichedFrame": ("tables", "enriched"),
-    "ipy_websearch.frames.CostFrame": ("cost", "cost"),
+    "ipy_websearch.frames.CostFrame": ("tables", "cost"),
     "ipy_websearch.display.trace.TraceFrame": ("trace", "trace"),
 }
 

@@ -9,8 +9,8 @@ A magic's output counts as trusted in Jupyter: nothing sanitises it after us, an
 (measured with JupyterLab 4.6.6, 2026-11). Styles stand in the elements, since JupyterLab drops `<style>` from notebooks that
 it does not trust.
 
-Markdown of models and pages has one parser, with raw HTML off; images become their alternative text, since an image address
-fetches, and can carry data out. It becomes HTML, or Markdown again for files, cells and front ends that render it themselves.
+Markdown of models and pages has one parser, with raw HTML off; images become links, since an image's address is fetched, and
+can carry data out. It becomes HTML, or Markdown again for files, cells and front ends that render it themselves.
 GitHub, VS Code, nbconvert and JupyterLab each have a dialect: what all agree on is used; what one of them could take for HTML,
 an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
 """
@@ -33,7 +33,7 @@ from markupsafe import Markup, escape
 
 from ipy_websearch.display.text import PLAIN, Terminal, cost, grid, host_of, one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import plural, shorten, visible
+from ipy_websearch.text import duration, plural, shorten, usd, visible
 
 # The ending of a form's templates.
 Form = Literal["html", "md", "txt"]
@@ -82,12 +82,11 @@ def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str
 
 
 def bundle(name: str, view: View, types: Collection[str] = _TYPES.keys(), terminal: Terminal = PLAIN) -> dict[str, str]:
-    """Return a view in each form that it has a template for, by the types of them that are wanted.
+    """Return a view in those of its forms whose types are wanted, by these types.
 
     Only answers have Markdown: nbconvert would prefer it to plain text, and no front end that shows HTML asks for it.
     """
-    there = _environment("txt").list_templates()
-    forms = {kind: form for kind, form in _TYPES.items() if kind in types and f"{name}.{form}" in there}
+    forms = {kind: form for kind, form in _TYPES.items() if kind in types and (form != "md" or name == "answer")}
     return {kind: render(name, form, view, terminal) for kind, form in forms.items()}
 
 
@@ -112,16 +111,15 @@ def _environment(form: Form) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
-    environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural, cost=cost)
+    environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural, cost=cost, duration=duration, usd=usd)
     environment.filters.update(inline=inline, one_line=one_line, shorten=shorten)
     environment.filters.update(to_html=to_html, to_safe_markdown=to_safe_markdown, link_markdown=link_markdown)
     return environment
 
 
 def inline(text: str) -> Markup:
-    """Return one line of text with its `**bold**` and its code as such."""
-    bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(one_line(text))))
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", bold))
+    """Return one line of Markdown as HTML."""
+    return Markup(_parser().renderInline(one_line(text), {"sources": {}, "claims": ()}))
 
 
 def link(url: str, text: str = "") -> Markup:
@@ -174,9 +172,6 @@ class _Renderer(RendererHTML):
     def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _chip(tokens[idx].meta["source"])
 
-    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return str(escape(_words(tokens[idx])))
-
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _pre(tokens[idx].content)
 
@@ -187,7 +182,7 @@ class _Renderer(RendererHTML):
 def _parser() -> MarkdownIt:
     """Return a parser of CommonMark with tables and strikethrough, without HTML; only what passes `safe_href` is a link."""
     parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])
-    parser.disable("text_join")  # it would make marks without a source part of a text
+    parser.disable(["text_join", "image"])  # the first would make marks without a source part of a text
     vars(parser).update(normalizeLink=lambda url: safe_href(url) or "", validateLink=bool, normalizeLinkText=str)
     parser.inline.ruler.before("link", "mark", _read_mark)
     parser.core.ruler.push("prepare", _prepare)
@@ -220,13 +215,10 @@ def _prepare(state: Any) -> None:
         for at, child in enumerate(children):
             if child.type == "link_open":
                 opened = at
-            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch("".join(map(_words, children[opened + 1 : at])).strip()):
+            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
+                "".join(part.content for part in children[opened + 1 : at]).strip()
+            ):
                 child.hidden = children[opened].hidden = True
-
-
-def _words(token: Token) -> str:
-    """Return the text of a token; that of an image is what is shown in its place."""
-    return "".join(map(_words, token.children or ())) or "image" if token.type == "image" else token.content
 
 
 def _mark_doubts(state: Any) -> None:
@@ -298,9 +290,10 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", **{sign: f"&#{ord(sign)};"
 # Brackets around mere words ("[PDF]", "[sic]"), by which nothing stands that makes a link or a definition of them.
 _ORDINARY = re.compile(r"&#91;(\w[\w .,'’/-]*)&#93;(?![(:]|&#91;)")
 _EMPHASIS = re.compile(r"([*~|]|(?<![^\W_])_|_(?![^\W_]))")
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9+#-]{0,15}")
-# Names of fences that GitHub and others draw or typeset instead of showing the code.
-_DRAWN = {"math", "mermaid", "geojson", "topojson", "stl", "latex", "tex", "katex"}
+# Names of fences that colour code; others ("mermaid", "math") are drawn or typeset by GitHub.
+_COLOURED = set(
+    "bash c cpp csharp css go html java javascript json julia php python r ruby rust sh sql toml typescript xml yaml".split()
+)
 # What would become something else: two pieces of code, a mark and a text that it makes a link or a definition with.
 _TOUCHING = ("``", "](", "][", "]:")
 _RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
@@ -377,8 +370,6 @@ def _written(node: SyntaxTreeNode) -> str:
             return _linked(url, node.content)
         case "text" | "text_special" | "mark":
             return _text(node.content)
-        case "image":
-            return _text(_words(node.token)) if node.token else ""
         case "code_inline":
             return _code(node.content)
         case "softbreak" | "hardbreak":
@@ -430,6 +421,5 @@ def _code(text: str) -> str:
 def _fence(content: str, info: str = "") -> str:
     """Return a block of code; its language is kept where it only colours."""
     ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
-    language = (info.split() or [""])[0]
-    known = language if _LANGUAGE.fullmatch(language) and language.lower() not in _DRAWN else ""
-    return "\n".join((ticks + known, content.rstrip("\n"), ticks))
+    language = info if info in _COLOURED else ""
+    return "\n".join((ticks + language, content.rstrip("\n"), ticks))

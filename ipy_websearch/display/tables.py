@@ -1,4 +1,4 @@
-"""What is shown of a search, a fetched page and an enriched frame.
+"""What is shown of a search, an enriched frame, a fetched page and of costs, and the picture of these.
 
 A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
 an ordinary table: its view is None and pandas shows it.
@@ -6,11 +6,17 @@ an ordinary table: its view is None and pandas shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from io import BytesIO
 from typing import Any
 
 from ipy_websearch.display.render import View, words
 from ipy_websearch.display.text import cell, iso, one_line, place_of, safe_href, short_address
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, settings_in_force
 from ipy_websearch.text import duration, plural, shorten, usd
@@ -57,16 +63,15 @@ def search_view(found: Any) -> View | None:
     notices = list(map(one_line, search.notices)) if search is not None else []
     return {
         "rows": rows,
-        "more": _more(frame, shown),
+        "more": _more(len(frame) - len(shown)),
         "nothing": NOTHING,
         "notices": notices,
         "summary": words("tables", "found", search, len(frame)),
     }
 
 
-def _more(frame: Any, shown: Any) -> str:
-    left = len(frame) - len(shown)
-    return f"… {plural(left, 'more row')}" if left else ""
+def _more(left: int, what: str = "more row") -> str:
+    return f"… {plural(left, what)}" if left else ""
 
 
 # --- enriched frames --------------------------------------------------------------------------------------------
@@ -94,8 +99,8 @@ def enriched_view(frame: Any) -> View | None:
         "heads": heads,
         "rows": list(zip(*columns, strict=True)),
         "total": len(frame),
-        "more": _more(frame, shown),
-        "failures": list(_failures(frame)),
+        "more": _more(len(frame) - len(shown)),
+        "failures": _failures(frame),
         "summary": _enriched_summary(frame, filled),
     }
 
@@ -123,14 +128,13 @@ def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _failures(frame: Any) -> Iterator[str]:
-    """Yield why rows have no values, and remarks on rows that have, equal ones together."""
-    if {"enrich_error", "enrich_status"} <= set(frame.columns):
-        told = frame[frame["enrich_error"].notna()]
-        glyphs = told["enrich_status"].map(lambda status: "·" if status == "ok" else "✗")
-        reasons = told["enrich_error"].map(lambda reason: shorten(one_line(reason), 160))
-        counts = reasons.groupby([glyphs, reasons], sort=False).size().nlargest(5)
-        yield from (f"{glyph} {plural(number, 'row')}: {reason}" for (glyph, reason), number in counts.items() if reason)
+def _failures(frame: Any) -> list[str]:
+    """Return why rows have no values, and remarks on rows that have, equal ones together."""
+    if not {"enrich_error", "enrich_status"} <= set(frame.columns):
+        return []
+    told = frame[frame["enrich_error"].notna()]
+    counts = Counter(zip(told["enrich_status"] == "ok", map(one_line, told["enrich_error"]), strict=True)).most_common(5)
+    return [f"{'·' if ok else '✗'} {plural(number, 'row')}: {shorten(reason, 160)}" for (ok, reason), number in counts]
 
 
 # --- pages --------------------------------------------------------------------------------------------------------
@@ -138,16 +142,103 @@ def _failures(frame: Any) -> Iterator[str]:
 
 def page_view(page: Page) -> View:
     """Return what is shown of a page: its title, where it is from, its text as far as it is shown, and what has the rest."""
-    content = page.content
-    if len(content) > PAGE_CHARACTERS:
-        end = content.rfind("\n", 0, PAGE_CHARACTERS)
-        content = content[: end if end > 0 else PAGE_CHARACTERS]
-    left = len(page.content) - len(content)
+    left = len(page.content) - PAGE_CHARACTERS
     return {
         "title": one_line(page.title),
         "url": one_line(page.final_url),
         "place": short_address(page.final_url),
         "about": " · ".join(filter(None, (iso(page.published_date), words("tables", "lines", page)))),
-        "content": content,
-        "notes": [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""],
+        "content": page.content[:PAGE_CHARACTERS],
+        "notes": [
+            one_line(page.note) if page.total_lines else "",
+            f"… {left:,} more characters in .content" if left > 0 else "",
+        ],
     }
+
+
+# --- costs -----------------------------------------------------------------------------------------------------
+
+_COST_ROWS = 60
+_CALL = ("time", "question", "kind", "name", "usd", "status", "cached")
+_SUMS = ("calls", "searches", "input_tokens", "output_tokens", "cached", "unknown")
+_HIDDEN = {"model_calls", "usd"}
+# Columns that tell nothing when all their values are these.
+_IDLE = {"cached": 0, "unknown": 0, "searches": 0, "status": "ok"}
+
+
+def cost_view(frame: Any) -> View | None:
+    """Return what is shown of the bill, or of the ledger's rows; None for a part of them, to which the sums do not apply.
+
+    Of calls the last are shown, of sums the first. The session's total is measured against its budget.
+    """
+    summary = frame.summary
+    if summary is None or summary.rows != len(frame) or "usd" not in frame.columns:
+        return None
+    calls = "time" in frame.columns
+    shown = frame.tail(_COST_ROWS) if calls else frame.head(_COST_ROWS)
+    known = _CALL if calls else (*(name for name in frame.columns if name not in (*_SUMS, *_HIDDEN)), "usd", *_SUMS)
+    names = [name for name in known if name in frame.columns and not (name in _IDLE and (frame[name] == _IDLE[name]).all())]
+    columns = {name: [usd(value) if name == "usd" else cell(value, 96) for value in shown[name]] for name in names}
+    largest = frame["usd"].max()
+    budget_usd = (settings_in_force() or WebSearch()).session_budget_usd if summary.scope == "this session" else None
+    share = math.fsum(frame["usd"].dropna()) / budget_usd if budget_usd else 0.0
+    cached = int(frame["cached"].fillna(0).sum()) if "cached" in names else 0
+    return {
+        "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
+        "numeric": [frame[name].dtype.kind in "iuf" for name in names],
+        "rows": list(zip(*columns.values(), strict=True)),
+        "shares": [round(100 * value / largest, 1) if value and largest > 0 else 0 for value in shown["usd"]],
+        "more": _more(len(frame) - len(shown), "earlier row" if calls else "more row"),
+        "footer": words("tables", "bill", summary, cached).partition(" · ")[::2],
+        "meter": min(round(100 * share, 1), 100),
+        "budget": f"{share:.0%} of the session's budget of {usd(budget_usd)}" if budget_usd else "",
+    }
+
+
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+_LOOK: dict[str, Any] = {
+    # it reads on light and dark pages alike: a contrast of 4.5 with white, of 4.2 with JupyterLab's dark theme
+    **dict.fromkeys(_INKED, "#777777"),
+    "savefig.transparent": True,
+    "axes.titlesize": 11,
+    "date.converter": "concise",
+    "text.parse_math": False,
+}
+# The groups that are shown by name, the dearest.
+_GROUPS = 7
+
+
+def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str) -> bytes:
+    """Return a PNG with the cumulative cost from the first call on, by group, the dearest below.
+
+    `steps` are, in the order of time, the moment of a call, its group (its kind, its model, …), and the US dollars that it
+    added; there is at least one.
+
+    Raises:
+        ConfigError: matplotlib, the extra [plot], is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure  # without pyplot, so that no backend of the notebook's is touched
+    except ImportError:
+        raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
+    import pandas as pd
+
+    calls = pd.DataFrame(steps, columns=["moment", "group", "usd"]).astype({"usd": float})
+    dearest = calls.groupby("group").usd.sum().nlargest(_GROUPS).index
+    calls["group"] = calls["group"].where(calls["group"].isin(dearest), "others")
+    curve = calls.pivot_table(index="moment", columns="group", values="usd", aggfunc="sum", fill_value=0).cumsum()
+    first, last = curve.index[[0, -1]]
+    curve.loc[last + max((last - first) / 30, pd.Timedelta(minutes=1))] = curve.loc[last]  # the last step has width, too
+    groups = curve.loc[last].sort_values(ascending=False).index
+    with matplotlib.rc_context(_LOOK):
+        figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
+        axes = figure.subplots()
+        labels = [shorten(one_line(group), 40) for group in groups]
+        axes.stackplot(curve.index, curve[groups].T, labels=labels, step="post", alpha=0.75)
+        axes.set(xlim=curve.index[[0, -1]], ylim=(0, None), ylabel="USD", title=f"{title} · by {by} (UTC)")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
+        picture = BytesIO()
+        figure.savefig(picture, format="png")
+    return picture.getvalue()

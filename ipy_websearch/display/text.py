@@ -125,37 +125,29 @@ def short_address(url: str, width: int = 60) -> str:
 
 _FENCE = re.compile(r"(^ *```.*?(?:^ *``` *$|\Z))", re.DOTALL | re.MULTILINE)
 _BOLD = re.compile(r"`[^`\n]+`|\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
-_ITALIC = re.compile(r"`[^`\n]+`|(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
 _TABLE = re.compile(r"^\|.+\n\|[ :|-]+\n(?:\|.*(?:\n|$))*", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """How plain text is laid out: wrapped to `width` columns (0: as it is), with bold and links when `styled`."""
+    """How plain text is laid out: wrapped to `width` columns, with bold and links; 0 leaves it as it is."""
 
     width: int = 0
-    styled: bool = False
 
     @classmethod
     def here(cls) -> Terminal:
         """Return the terminal that standard output goes to; a pipe or a notebook gets unstyled text."""
-        if not sys.stdout.isatty():
-            return cls()
-        return cls(min(shutil.get_terminal_size().columns, 100), styled=True)
+        return cls(min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else 0)
 
     def bold(self, text: str) -> str:
         """Return the text in bold."""
-        return f"\x1b[1m{text}\x1b[22m" if self.styled and text else text
-
-    def faint(self, text: str) -> str:
-        """Return the text in a weaker colour."""
-        return f"\x1b[2m{text}\x1b[22m" if self.styled and text else text
+        return f"\x1b[1m{text}\x1b[22m" if self.width and text else text
 
     def link(self, url: str, text: str = "") -> str:
         """Return an address, underlined and clickable (OSC 8) when it may be a link; terminals without OSC 8 ignore it."""
         words, href = text or one_line(url), safe_href(url)
-        return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.styled and href else words
+        return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.width and href else words
 
     def wrap(self, text: str, indent: str = "") -> str:
         """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
@@ -177,19 +169,13 @@ class Terminal:
         return "\n".join((head, "─" * max(map(len, (head, *lines))), *lines)) + "\n" * found[0].endswith("\n")
 
     def markdown(self, text: str) -> str:
-        """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled; code as it is."""
-        parts = _FENCE.split(prose(text).strip("\n"))
-        for i, part in enumerate(parts[::2]):
-            parts[2 * i] = self.style(self.wrap(_TABLE.sub(self._table, part) if self.width else part))
+        """Return Markdown as a terminal shows it: wrapped, with bold, links and tables as such; code as it is."""
+        lines = visible(text).replace("\u2028", "\n").replace("\u2029", "\n")
+        parts = _FENCE.split(lines.replace("\\[", "[").strip("\n"))  # what the model wrote itself, `\[1]`, is no citation
+        for i in range(0, len(parts) if self.width else 0, 2):
+            linked = _LINK.sub(lambda m: self.link(m[2], m[1]), self.wrap(_TABLE.sub(self._table, parts[i])))
+            parts[i] = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
         return "".join(parts)
-
-    def style(self, text: str) -> str:
-        """Return lines of Markdown with bold and links as such when styled."""
-        if not self.styled:
-            return text
-        linked = _LINK.sub(lambda m: self.link(m[2], m[1]), text)
-        bold = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
-        return _ITALIC.sub(lambda m: f"\x1b[3m{m[1]}\x1b[23m" if m[1] else m[0], bold)
 
 
 def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:
@@ -203,11 +189,6 @@ def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int
 def _padded(cell: Any, width: int, is_number: bool | None) -> str:
     text = shorten(str(cell), width)
     return text.rjust(width) if is_number else text.ljust(width)
-
-
-def prose(markdown: str) -> str:
-    """Return Markdown as text for a terminal: a mark that the model wrote itself, `\\[1]`, is no citation and reads [1]."""
-    return visible(markdown).replace("\u2028", "\n").replace("\u2029", "\n").replace("\\[", "[")
 
 
 PLAIN = Terminal()

@@ -54,12 +54,10 @@ def trace_view(frame: TraceFrame) -> View | None:
 
 def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
     """Return an answer whose question and steps `redact` has taken the keys out of, for the functions below."""
-
-    def clean(value: Any) -> Any:
-        return json.loads(redact(json.dumps(value, ensure_ascii=False, default=str)))
-
-    parts = ((step, clean([step.detail, step.request, step.response])) for step in answer.trace)
-    trace = tuple(replace(step, detail=detail, request=sent, response=got) for step, (detail, sent, got) in parts)
+    parts = [(step.detail, step.request, step.response) for step in answer.trace]
+    clean = json.loads(redact(json.dumps(parts, ensure_ascii=False, default=str)))
+    found = zip(answer.trace, clean, strict=True)
+    trace = tuple(replace(step, detail=detail, request=sent, response=got) for step, (detail, sent, got) in found)
     return replace(answer, question=redact(answer.question), trace=trace)
 
 
@@ -124,11 +122,10 @@ def requests_news(trace: Sequence[Step]) -> list[Any]:
 
 def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     same, new, old = f"as in step {before.n}", without_marks(body), without_marks(before.request)
-    repeated: dict[str, Any] = {name: f"… {same}" for name in ("system", "tools") if name in new and new[name] == old.get(name)}
-    pairs = zip(new.get("messages", ()), old.get("messages", ()), strict=False)
-    if told := sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)):
-        repeated["messages"] = [f"… {plural(told, 'message')} {same}", *body["messages"][told:]]
-    return {**body, **repeated}
+    repeated = {name: f"… {same}" for name in ("system", "tools") if name in new and new[name] == old.get(name)}
+    pairs = zip(new["messages"], old["messages"], strict=False)
+    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return {**body, **repeated, "messages": [f"… {plural(told, 'message')} {same}", *body["messages"][told:]]}
 
 
 def trace_widget(answer: Answer, step: int = 1) -> Any:

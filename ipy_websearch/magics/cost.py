@@ -69,7 +69,7 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
     """Show the picture; where there is nothing to draw, say so."""
     from base64 import b64encode
 
-    from ipy_websearch.display.cost import cost_png
+    from ipy_websearch.display.tables import cost_png
 
     by = options.get("by", "kind")
     steps = session.cost_curve(**{**options, "by": by})

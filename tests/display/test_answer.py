@@ -16,7 +16,7 @@ from ipy_websearch.display.text import Terminal, cell, cost, iso
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
 from ipy_websearch.text import usd
-from tests.fakes.forms import html_of, markdown_of, text_of
+from tests.fakes.forms import html_of, markdown_of, text_of, unstyled
 from tests.fakes.shown import ANSWER, NOW, RUN
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
@@ -81,8 +81,8 @@ def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
 
 def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
     answer = replace(ANSWER, text="# Title\n\n" + "It is **much faster** now [1]. " * 12 + "\n\n- one " + "two " * 30)
-    shown = text_of(answer, terminal=Terminal(60, styled=True))
-    bare = re.sub(r"\x1b\[\d+m|\x1b\]8;;[^\x07]*\x07", "", shown)
+    shown = text_of(answer, terminal=Terminal(60))
+    bare = unstyled(shown)
     assert max(map(len, bare.splitlines())) <= 60 and "\n  two" in bare and "**" not in bare and "# " not in bare
     assert "\x1b[1mmuch" in shown and "\x1b]8;;https://www.duckdb.org/news\x07\x1b[4mhttps://www.duckdb.org/news" in shown
 
@@ -155,8 +155,8 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     text = text_of(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
     assert ">1 duckdb</a>" in html_of(view)
-    assert "s · starting · ■ stops" in text_of(view_of(())) and "claude-x reads and thinks" in text_of(view_of(RUN[:1]))
-    assert view.text == "Let me look.\n\nIt is **faster** [1][2]." and "claude-x writes" in text_of(view_of(RUN[:-1]))
+    assert "s · starting · ■ stops" in text_of(view_of(())) and "s · claude-x · ■ stops" in text_of(view_of(RUN[:1]))
+    assert view.text == "Let me look.\n\nIt is **faster** [1][2]."
 
 
 def test_retracted_text_disappears() -> None:
@@ -170,8 +170,6 @@ def test_retracted_text_disappears() -> None:
 def test_a_limit_is_told_with_its_number() -> None:
     view = view_of((*RUN[:8], ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
     assert "· limit reached: timeout = 120 s" in text_of(view)
-    view.finish(replace(ANSWER, limit="timeout"))
-    assert text_of(view).startswith("Stopped at timeout = 120 s: answered from what was found.\n")
 
 
 def ended(count: int, *end: Any) -> AnswerView:
@@ -189,18 +187,17 @@ def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
     assert text.startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in text
 
 
-def test_calls_of_other_tools_are_named_with_their_input() -> None:
+def test_calls_of_other_tools_are_named() -> None:
     calls: tuple[Any, ...] = (
         ("firecrawl_map", {"url": "https://a.example"}),
         ("read_research", {"path": "notes/x.md"}),
         ("answer_table", {"rows": [{}]}),
         ("odd", ["no", "object"]),
-        ("mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}),
+        ("mystery", {"query": "\x1b[31mred\n" * 99}),
     )
     *texts, last = [view_of((ev.ToolStarted("a", *call),)).items[0].text for call in calls]
-    told = ["mapping: a.example", "reading research: notes/x.md", "writing the table"]
-    assert texts == [*told, 'calling odd: {"input": ["no", "object"]}']
-    assert last.startswith('calling mystery: {"deep"') and len(last) < 140 and "\x1b" not in last
+    assert texts == ["mapping: a.example", "reading research: notes/x.md", "writing the table", "calling odd"]
+    assert last.startswith("searching: ") and len(last) < 140
 
 
 def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> None:

@@ -130,7 +130,7 @@ CODE = "```python\n# a comment that is longer than forty columns are\n\nx = a**2
 
 @pytest.mark.parametrize("size", [1, 3, 7, 500])
 def test_prose_tables_and_code_fit_a_terminal_however_they_arrive(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words are wrapped, bold and italics shown; tables are as wide as the terminal; code stays as it is."""
+    """Words are wrapped, bold is shown; tables are as wide as the terminal; code stays as it is."""
     monkeypatch.setenv("COLUMNS", "40")
     text = "It is **very fast** and " + "long " * 30 + "word."
     prose = written(text, size).split("\n\n")[0].replace("\x1b[22m", "")
@@ -143,7 +143,7 @@ def test_prose_tables_and_code_fit_a_terminal_however_they_arrive(size: int, mon
     assert table[:2] == [f"laptop{' ' * 29}price", "─" * 40] and table[2].endswith("    $489")
     assert table[3] == f"Swift{' ' * 29}$1,469" and len(table) == 5 and max(map(len, table)) == 40
     out = written(f"# Head\n\nUse `x**2 + y**2`, *not* `*z*`:\n\n{CODE}\n\n1. one\n2. two **words**", size)
-    assert f"Use `x**2 + y**2`, \x1b[3mnot\x1b[23m `*z*`:\n\n{CODE}\n\n1. one\n2. two \x1b[1mwords" in out
+    assert f"Use `x**2 + y**2`, *not* `*z*`:\n\n{CODE}\n\n1. one\n2. two \x1b[1mwords" in out
 
 
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:

@@ -12,13 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.display.cost import cost_footer
 from ipy_websearch.display.render import render
 from ipy_websearch.display.text import Terminal
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, use_settings
-from tests.fakes.forms import html_of, text_of
+from tests.fakes.forms import html_of, text_of, unstyled
 from tests.fakes.shown import NOW, SEARCH
 
 
@@ -54,7 +53,7 @@ def test_results_in_plain_text_say_the_same() -> None:
     assert "0  DuckDB <2.0> is out · 2026-11-17\n   https://duckdb.org/news?a=1&b=2\n   All that is new.\n" in text
     assert text.endswith("brave · 2 results · 0.005 USD")
     long = replace(SEARCH, results=(replace(SEARCH.results[0], description="many words " * 30),))
-    assert max(map(len, (text_of(long, terminal=Terminal(50))).splitlines())) <= 50
+    assert max(map(len, unstyled(text_of(long, terminal=Terminal(50))).splitlines())) <= 50
 
 
 def test_the_cards_show_what_the_frame_holds_now() -> None:
@@ -180,8 +179,8 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget(settings: WebSearch) ->
 
 def test_a_part_of_the_bill_is_pandas_table_and_unknown_prices_are_named() -> None:
     frame = bill(unpriced={f"m{n}": 1 for n in range(7)}, saved_calls_usd=Decimal(0))
-    assert "7 calls of unknown price (m0, m1, m2, m3, m4, m5, m6)" in cost_footer(frame)
-    assert "2 calls of unknown price" in cost_footer(bill(unpriced={"": 2}))
+    assert "7 calls of unknown price (m0, m1, m2, m3, m4, m5, m6)" in text_of(frame)
+    assert "2 calls of unknown price" in text_of(bill(unpriced={"": 2}))
     assert html_of(frame[["calls"]]) == text_of(frame[["calls"]]) == html_of(frame.head(1)) == ""
     assert "unknown" in words(html_of(summed(CostFrame({"question": ["x"], "usd": [float("nan")]}))))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ipy_websearch.display.answer import AnswerView, answer_view, panel_view
-from ipy_websearch.display.cost import cost_view
 from ipy_websearch.display.render import Form, render
-from ipy_websearch.display.tables import enriched_view, page_view, search_view
+from ipy_websearch.display.tables import cost_view, enriched_view, page_view, search_view
 from ipy_websearch.display.text import PLAIN, Terminal
 from ipy_websearch.display.trace import TraceFrame, trace_view
 from ipy_websearch.frames import CostFrame, EnrichedFrame, SearchFrame
@@ -37,6 +37,11 @@ def markdown_of(value: Any, **options: Any) -> str:
 def text_of(value: Any, *, terminal: Terminal = PLAIN, **options: Any) -> str:
     """Return the plain text of a value, "" when pandas shows it."""
     return _form(value, "txt", terminal, options)
+
+
+def unstyled(text: str) -> str:
+    """Return what a terminal shows without its bold, its underlines and the addresses of its links."""
+    return re.sub(r"\x1b\[(?:1|22|4|24)m|\x1b\]8;;[!-~]*\x07", "", text)
 
 
 def _form(value: Any, form: Form, terminal: Terminal, options: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from decimal import Decimal
 from IPython.display import display
 from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
-from ipy_websearch.display.cost import cost_png
+from ipy_websearch.display.tables import cost_png
 from ipy_websearch.display.export import export
 from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.display.render import render
