@@ -8,7 +8,6 @@ its own; fork before the first use where you can, since threads and connections 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import closing
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -190,15 +189,16 @@ def drive(work: Any) -> bool:
     """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     from ipy_websearch.enrichment.report import Bar
 
-    task = background.Task(work.run)
+    task = background.Task(work.run, start=False)
     with closing(Bar(work.progress, work.options.progress)) as bar:
         try:
-            while not wait([task.future], TICK_S).done:
+            task.begin()
+            while not task.wait(TICK_S):
                 bar.update()
             task.future.result()
         except KeyboardInterrupt:
             work.stop()
-            wait([task.future], STOP_S)
+            task.wait(STOP_S)
             return True
     return False
 

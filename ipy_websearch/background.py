@@ -13,7 +13,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -29,7 +29,7 @@ GRACE_S = 1.0
 POLL_S = 0.25
 
 _lock = threading.RLock()  # a finalizer may run while it is held
-_loop: asyncio.AbstractEventLoop | None = None
+_ready: Future[asyncio.AbstractEventLoop] = Future()
 _runner: threading.Thread | None = None
 _closers: list[weakref.finalize[Any, Any]] = []
 _closing: list[Task[None]] = []
@@ -37,16 +37,18 @@ _closing: list[Task[None]] = []
 
 def loop() -> asyncio.AbstractEventLoop:
     """Return the loop; its thread starts at first use (in a forked process too, where the parent's does not run)."""
-    global _loop, _runner
+    global _ready, _runner
     with _lock:
-        if _loop is None or not is_running():
-            _loop = asyncio.new_event_loop()
-            _runner = threading.Thread(target=_serve, args=(_loop,), name="ipy_websearch", daemon=True)
+        if not is_running():
+            _ready = Future()
+            _runner = threading.Thread(target=_serve, args=(_ready,), name="ipy_websearch", daemon=True)
             _runner.start()
-        return _loop
+    return _ready.result()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(ready: Future[asyncio.AbstractEventLoop]) -> None:
+    loop = asyncio.new_event_loop()  # here, since an interrupt of the main thread could break it off there
+    ready.set_result(loop)
     loop.run_forever()
     loop.close()
 
@@ -57,23 +59,51 @@ def is_running() -> bool:
 
 
 class Task(Generic[T]):
-    """A coroutine function that runs on the loop; `future` has its outcome."""
+    """A coroutine function that runs on the loop; `future` has its outcome once it has ended.
 
-    def __init__(self, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._ended = threading.Event()
-        self.future: Future[T] = asyncio.run_coroutine_threadsafe(self._run(function), loop())
+    Without `start`, `begin` starts it: a caller that an interrupt may reach at any moment holds the task by then.
+    """
 
-    async def _run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, T]], *, start: bool = True) -> None:
+        self.future: Future[T] = Future()
+        self._function = function
+        self._task: asyncio.Task[None] | None = None
+        self._running = _thread.allocate_lock()  # bare: an interrupt can leave `threading`'s and a future's own locks held
+        self._running.acquire()
+        if start:
+            self.begin()
+
+    def begin(self) -> None:
+        """Start it."""
+        loop().call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
         try:
-            return await function()
+            if self.future.set_running_or_notify_cancel():  # else it was cancelled before it began
+                self.future.set_result(await self._function())
+        except asyncio.CancelledError:
+            self.future.set_exception(CancelledError())
+        except BaseException as exc:
+            self.future.set_exception(exc)
         finally:
-            self._ended.set()
+            self._running.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it has ended, by then at the latest."""
+        if ended := self._running.acquire(timeout=timeout_s):
+            self._running.release()
+        return ended
 
     def cancel(self) -> bool:
         """Cancel it and wait until it has ended, a second at most (on the loop itself: do not wait); return whether it has."""
-        if self.future.cancel() and threading.current_thread() is not _runner:
-            self._ended.wait(GRACE_S)
-        return self._ended.is_set()
+        if not self.future.done() and not self.future.cancel() and self._task is not None:
+            loop().call_soon_threadsafe(self._task.cancel)
+            if threading.current_thread() is not _runner:
+                self.wait(GRACE_S)
+        return self.future.done()
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -84,21 +114,21 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """
     if threading.current_thread() is _runner:
         raise RuntimeError("a blocking function was called by work in the background; await the session's coroutine there")
-    task = Task(function)
+    task = Task(function, start=False)
     try:
-        while not wait([task.future], POLL_S).done:
+        task.begin()
+        while not task.wait(POLL_S):
             pass
         return task.future.result()
-    except KeyboardInterrupt:
+    finally:  # an interrupt, as what may leave `threading`'s own locks for a RuntimeError, ends the work
         task.cancel()
-        raise
 
 
 async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function on the loop and return its result, from a task of any event loop; cancelling reaches it."""
     if threading.current_thread() is _runner:
         return await function()
-    task = Task(function)
+    task = Task(function, start=False)
     waiting: Awaitable[T]
     try:
         waiting = asyncio.wrap_future(task.future, loop=asyncio.get_running_loop())
@@ -107,6 +137,7 @@ async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
         waiting = to_thread.run_sync(task.future.result, abandon_on_cancel=True)
     try:
+        task.begin()
         return await waiting
     finally:
         task.cancel()
