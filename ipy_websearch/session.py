@@ -174,23 +174,23 @@ class Session:
         given["goggles"] = tuple(map(resolve, given.get("goggles", ())))
         return options_of(SearchRequest, checked("query", query), **given)
 
-    def provider_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
-        """Return the provider that searches go to (None: the chain) and what the reader should know of the choice.
+    def provider_to_ask(self, provider: str | None) -> str | None:
+        """Return the provider that searches go to (None: the chain).
 
         Raises:
             ConfigError: the provider cannot be asked.
         """
         checked("provider", provider)
-        wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
+        wanted = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
             self.router.first(wanted)  # raises for one that cannot be asked
-        return wanted, notices
+        return wanted
 
     @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
-        engine, said = self.provider_to_ask(provider)
+        engine = self.provider_to_ask(provider)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
         booking = self.booking(query)
         plan = self.router.plan(request, engine, fresh=checked("fresh", fresh))
@@ -211,7 +211,7 @@ class Session:
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.recording.marked(results) if self.recording else results
         self.ledger.flush()  # now, so that what is wrong with its file is said here
-        notices = (*said, *results.notices, *self.ledger.news())
+        notices = (*results.notices, *self.ledger.news())
         return replace(results, notices=notices) if notices else results
 
     @background.on_the_loop

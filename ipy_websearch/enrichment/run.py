@@ -96,7 +96,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     settings, defaults = session.settings, session.search_request("placeholder")
     # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
     asked = options.provider or (most and not batch)
-    provider, notices = session.provider_to_ask(options.provider) if asked else (None, ())
+    provider = session.provider_to_ask(options.provider) if asked else None
     budget = new_budget(session, options.budget_usd)
     searches = None
     if batch:
@@ -120,7 +120,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     ask: Ask = ask_in_batches if batch else Rows().ask
     if options.cluster is not None and not exact:  # requests of workers would bypass the cassette
         ask = _workers(session, options.cluster, provider)
-    return Enrichment(session, plan, options, config, budget, ask, notices=notices)
+    return Enrichment(session, plan, options, config, budget, ask)
 
 
 def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
@@ -201,7 +201,6 @@ class Enrichment:
         budget: Budget,
         ask: Ask,
         *,
-        notices: Sequence[str] = (),
         question: str = "",
         since: float = 0.0,
     ) -> None:
@@ -214,7 +213,7 @@ class Enrichment:
         self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.cost_usd: Money = Decimal(0)
-        self.notices = dict.fromkeys(notices)
+        self.notices: dict[str, None] = {}
         self.stopped: tuple[Status, str] | None = None
         # Puts the columns into a frame of the caller's kind.
         self.put_back: Callable[[pd.DataFrame], Any] = lambda frame: frame
@@ -557,7 +556,7 @@ def searching(
     local_stands_in: bool = True,
 ) -> Lookup:
     """Return a run that makes one search like `request` for each row (`local_stands_in` as for `searches_of`)."""
-    provider, notices = session.provider_to_ask(options.provider)
+    provider = session.provider_to_ask(options.provider)
     config = RowConfig(
         client=session.offline_model,
         model="",
@@ -570,7 +569,7 @@ def searching(
         max_searches=1,
         fresh=fresh,
     )
-    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, notices=notices, question=question)
+    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, question=question)
     run.progress.name = "search"
     return run
 

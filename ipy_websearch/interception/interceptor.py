@@ -193,9 +193,7 @@ class WebSearchInterceptor:
 
     def _search(self, tool: WebTool, bounded: bool) -> Tool:
         router, settings = self.session.router, self.session.settings
-        provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
-        for notice in said:
-            self._tell(notice)
+        provider = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         where = tool.user_location
         defaults = self.session.search_request(
             "placeholder",

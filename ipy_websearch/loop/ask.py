@@ -117,7 +117,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings = session.settings
     client, model = _model_to_ask(session, asked.model, sends)
-    provider, notices = session.provider_to_ask(asked.provider)
+    provider = session.provider_to_ask(asked.provider)
     if asked.follow and not session.answers:
         raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
     table = parse_columns(asked.columns) if asked.columns is not None else None
@@ -150,7 +150,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
         booking,
         system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
         columns=table,
-        notices=[*unable, *notices, *offer.notices],
+        notices=[*unable, *offer.notices],
     )
     if asked.follow:
         loop.follow(session.answers[-1])

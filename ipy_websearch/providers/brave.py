@@ -193,26 +193,17 @@ def _rate_limit(response: HttpResponse) -> Reason:
 
 # --- goggles ------------------------------------------------------------------------------------------------------------
 #
-# Brave's rules for re-ranking, as addresses, inline text, or names of our catalogue. `resolve` is the one place that turns
-# the words of people and models into the form Brave takes, and names a mistake by its line: Brave ignores or refuses a faulty
-# inline goggle without saying where the fault is. The form of a rule is `[pattern][$option,option]`; limits: 100,000 rules
-# and 2 MB (not checked), 500 characters a rule, two `*` and two `^` in a pattern, strengths 1 to 10
-# (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with a pattern or site, then
-# boosts, then downranks; a bare `$discard` drops what no other rule matched.
+# Brave's rules for re-ranking: addresses, inline text, or names of our catalogue. `$discard` with a pattern or a site goes before
+# boosts, and these before downranks; a bare `$discard` drops what no other rule matched (github.com/brave/goggles-quickstart,
+# getting-started.md, read 2026-11).
 
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
-FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"
-MAX_RULE = 500
-
-_ADDRESS = re.compile(r"https?://\S+")
-_OPTION = r"(?:(?:boost|downrank)(?:=(?:[1-9]|10))?|discard|site=[^\s$,]+|inurl|intitle|indescription|incontent)"
-_RULE = re.compile(rf"(?![=,])[^\s$]*(?:\${_OPTION}(?:,{_OPTION})*)?")
 
 
 def goggle_parameters(request: base.SearchRequest) -> list[str]:
     """Return the values of the repeatable `goggles` parameter for a request: addresses as they are, and everything inline (the
     request's own rules and those its domain lists amount to) as one text."""
-    addresses = [goggle for goggle in request.goggles if _ADDRESS.fullmatch(goggle)]
+    addresses = [goggle for goggle in request.goggles if re.fullmatch(r"https?://\S+", goggle)]
     rules = [goggle for goggle in request.goggles if goggle not in addresses]
     if request.allowed_domains:
         rules += ["$discard", *(f"$boost,site={domain}" for domain in request.allowed_domains)]
@@ -248,17 +239,13 @@ def resolve(goggle: str) -> str:
     """Return the address or the inline rules that `goggle` means: a name of the catalogue, an address, or rules.
 
     Raises:
-        ConfigError: there is no goggle of that name, or a rule is faulty; the message names its line.
+        ConfigError: there is no goggle of that name.
     """
     text = goggle.strip()
-    if _NAME.fullmatch(text):
-        found = named(text)
-        return found.url or found.rules
-    for number, rule in enumerate(map(str.strip, [] if _ADDRESS.fullmatch(text) else text.splitlines()), 1):
-        if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
-            hint = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
-            raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
-    return text
+    if not _NAME.fullmatch(text):
+        return text
+    found = named(text)
+    return found.url or found.rules
 
 
 def named(name: str) -> Goggle:

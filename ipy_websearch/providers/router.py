@@ -346,8 +346,11 @@ class SearchRouter:
     def _named(self, provider: str) -> Target:
         """Return the engine of that name, or the named search tool; see `plan` for the errors."""
         tool = self._search_tools().get(provider)
-        info = provider_info(provider if tool is None else _tool_engine(provider, tool))
-        options = {name: value for name, value in (tool or {}).items() if name != "provider"}
+        options = dict(tool) if isinstance(tool, Mapping) else {}
+        engine = options.pop("provider", None) if tool is not None else provider
+        if not isinstance(engine, str):
+            raise ConfigError(f"search_tools: {provider!r} is {tool!r}; write it as {{{provider!r}: {{'provider': 'brave'}}}}")
+        info = provider_info(engine)
         if why := info.hindrance(self._context.keys):
             for key in info.keys:
                 self._context.keys.require(key)
@@ -460,33 +463,10 @@ class SearchRouter:
         return None if stored is None else _as_cached(replace(stored, extra={**stored.extra, "cache_age_s": age_s}))
 
 
-def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of the engine or named search tool to ask (None: the chain), and notices for the reader.
-
-    `asked` was typed for this call and is returned as it is: if it does not exist, asking it is an error. `configured` is the
-    setting: if it does not exist, the first available engine is asked, and a notice says so. With neither, the first of
-    `search_tools` is asked (seed 004, "Search Provider Selection").
-    """
-    if asked or not configured:
-        return asked or next(iter(search_tools), None), ()
-    tool = search_tools.get(configured)
-    try:
-        provider_info(configured if tool is None else _tool_engine(configured, tool))
-    except ConfigError as exc:
-        return None, (f"WebSearch.provider is {configured!r}, but {exc}; the first available engine was asked instead",)
-    return configured, ()
-
-
-def _tool_engine(name: str, tool: Any) -> str:
-    """Return the name of the engine that a named search tool asks.
-
-    Raises:
-        ConfigError: the tool is no table, or names no engine.
-    """
-    engine = tool.get("provider") if isinstance(tool, Mapping) else None
-    if not isinstance(engine, str):
-        raise ConfigError(f"search_tools: {name!r} is {tool!r}; write it as {{'{name}': {{'provider': 'brave'}}}}")
-    return engine
+def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> str | None:
+    """Return the name of the engine or named search tool to ask (None: the chain): the one that was typed for this call, else
+    the setting's, else the first of `search_tools` (seed 004, "Search Provider Selection")."""
+    return asked or configured or next(iter(search_tools), None)
 
 
 # --- what failed, and what it costs -----------------------------------------------------------------------------------

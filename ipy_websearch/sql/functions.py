@@ -346,7 +346,7 @@ class Functions:
     def _answers(self, session: Session, plan: Plan, budget: Budget, question: str, fresh: bool) -> Enrichment:
         """Return the run that asks a model. It searches when an engine with a key is there, or one is named."""
         client, model = model_to_ask(session, self.given.model)
-        engine, _ = session.provider_to_ask(self.given.provider)
+        engine = session.provider_to_ask(self.given.provider)
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         defaults, concurrency = session.search_request("placeholder", count=RESULTS), self.given.concurrency
         searches = None

@@ -506,20 +506,9 @@ def test_addresses_and_good_rules_stay_as_they_are(goggle: str) -> None:
     assert resolve(goggle) == goggle
 
 
-@pytest.mark.parametrize(
-    ("goggle", "told"),
-    [
-        ("acadmic", "no goggle 'acadmic'; did you mean 'academic'.*there are tech, academic, news"),
-        ("$boost=3,site=a.example\n\n$boost=11,site=b.example", r"line 3, .*boost=11.*is no rule.*boost=1…10"),
-        ("$site=", "is no rule"),
-        ("=3,site=docs.python.org", "swallowed by a shell"),
-        ("two words$boost", "is no rule"),
-        ("/" + "x" * 500, "is no rule"),
-    ],
-)
-def test_what_is_neither_is_refused_with_its_line(goggle: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        resolve(goggle)
+def test_a_misspelt_goggle_is_told_with_the_name_that_was_meant() -> None:
+    with pytest.raises(ConfigError, match="no goggle 'acadmic'; did you mean 'academic'.*there are tech, academic, news"):
+        resolve("acadmic")
 
 
 def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: Any) -> None:

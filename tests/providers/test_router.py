@@ -200,14 +200,15 @@ def test_a_named_tool_is_an_engine_with_options(brave: Service, tmp_path: Path) 
             use.search(provider=name)
 
 
-def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_tool() -> None:
-    """A setting that names nothing leaves the chain, with a notice; a typed one is an error where it is asked."""
-    tools = {"my-tavily": {"provider": "tavily"}}
-    assert provider_to_ask("exa", "brave", tools) == ("exa", ())
-    assert provider_to_ask(None, "brave", tools) == ("brave", ())
-    assert provider_to_ask("", "", tools) == ("my-tavily", ()) and provider_to_ask(None, "", {}) == (None, ())
-    asked, notices = provider_to_ask(None, "my-tavly", {"my-tavly": {"provider": "tavly"}})
-    assert asked is None and notices[0].startswith("WebSearch.provider is 'my-tavly', but there is no search engine 'tavly'")
+@pytest.mark.parametrize(
+    ("typed", "setting", "asked"),
+    [("exa", "brave", "exa"), (None, "brave", "brave"), ("", "", "my-tavily"), (None, "", "my-tavily")],
+)
+def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_tool(
+    typed: str | None, setting: str, asked: str
+) -> None:
+    assert provider_to_ask(typed, setting, {"my-tavily": {"provider": "tavily"}}) == asked
+    assert provider_to_ask(None, "", {}) is None
 
 
 # --- plans, costs, cache ----------------------------------------------------------------------------------------------
