@@ -61,7 +61,7 @@ class BraveProvider(
         """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some.
 
         Raises:
-            MissingKeyError: BRAVE_API_KEY is not set. ConfigError: an inline goggle is faulty.
+            MissingKeyError: BRAVE_API_KEY is not set.
             ProviderError: Brave refused, failed or could not be reached.
         """
         query, count, notices = self.fitted(request)
@@ -193,9 +193,9 @@ def _rate_limit(response: HttpResponse) -> Reason:
 
 # --- goggles ------------------------------------------------------------------------------------------------------------
 #
-# Brave's rules for re-ranking: addresses, inline text, or names of our catalogue. `$discard` with a pattern or a site goes before
-# boosts, and these before downranks; a bare `$discard` drops what no other rule matched (github.com/brave/goggles-quickstart,
-# getting-started.md, read 2026-11).
+# Brave's rules for re-ranking: addresses, inline text, or names of our catalogue. `$discard` with a pattern or a site goes
+# before boosts, and these before downranks; a bare `$discard` drops what no other rule matched
+# (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11).
 
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
 

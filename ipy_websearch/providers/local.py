@@ -29,7 +29,7 @@ from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
-from ipy_websearch.providers.passages import SENTENCE_END, Piece, bm25, content_words, pieces_of, stem, stems
+from ipy_websearch.providers.passages import Piece, bm25, content_words, pieces_of, stem, stems
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import fenced, plain, shorten, visible
 
@@ -305,7 +305,7 @@ def _quoted(term: str) -> str:
 
 
 def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
-    """Return (description, further passages): the best words for the query, then up to four paragraphs in full.
+    """Return (description, further passages): the best paragraph for the query, then up to four in full.
 
     When the best paragraph is longer than a description may be, it comes first among the passages: nothing is lost.
     """
@@ -314,11 +314,7 @@ def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
     scores = bm25(wanted, [Counter(_stems(text)) for text in texts])
     # The opening says what the document is about, so it wins where others are as good.
     best = sorted(range(len(texts)), key=lambda at: (-scores[at] - 0.2 * (at == 0), at))
-    description = texts[best[0]]
-    if len(description) > DESCRIPTION_CHARS:
-        sentences = SENTENCE_END.split(description)
-        found = [len(set(wanted) & set(_stems(sentence))) for sentence in sentences]
-        description = shorten(" ".join(sentences[found.index(max(found)) :]), DESCRIPTION_CHARS)
+    description = shorten(texts[best[0]], DESCRIPTION_CHARS)
     return description, tuple(texts[at] for at in best if texts[at] != description)[:EXTRA_SNIPPETS]
 
 

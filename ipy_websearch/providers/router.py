@@ -1,6 +1,6 @@
 """Which engines there are, and sending a search to the one asked for, or down the chain of engines until one answers.
 
-An engine's module is imported when the engine is first asked. A plug-in that is broken is passed over, and `plugins` says why.
+An engine's module is imported when the engine is first asked. A plug-in that is broken is passed over with a warning.
 
 The chain is: engines whose keys are set (in the registry's order), plug-ins, SearXNG if addressed, Wikipedia, the local index.
 `plan` resolves the engine and looks into the cache once; `run` asks. What holds:
@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -115,7 +116,7 @@ _LAST = ("searxng", "wikipedia", "local")
 def provider_infos() -> dict[str, ProviderInfo]:
     """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
     first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
-    return first | plugins()[0] | {name: PROVIDERS[name] for name in _LAST}
+    return first | plugins() | {name: PROVIDERS[name] for name in _LAST}
 
 
 def provider_info(name: str) -> ProviderInfo:
@@ -146,12 +147,11 @@ def create(name: str, context: ProviderContext) -> Provider:
 
 
 @cache
-def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
-    """Return the engines of other packages, and a warning for each that cannot be used."""
+def plugins() -> dict[str, ProviderInfo]:
+    """Return the engines of other packages; one that cannot be used is a Python warning."""
     from importlib.metadata import entry_points
 
     found: dict[str, ProviderInfo] = {}
-    warnings: list[str] = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             info: ProviderInfo = point.load()
@@ -159,8 +159,10 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
                 raise ValueError(f"the name {info.name!r} is taken")
             found[info.name] = info
         except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
-            warnings.append(f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}")
-    return found, tuple(warnings)
+            warnings.warn(
+                f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}", stacklevel=2
+            )
+    return found
 
 
 # --- the chain --------------------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class SearchRouter:
             outage = None if why else self._outage(info)
             said = "; ".join(filter(None, ("key set" if info.keys else "no key needed", info.note)))
             rows.append((name, not why, why or (outage.error if outage else said)))
-        return rows + [(warning, False, "broken plug-in") for warning in plugins()[1]]
+        return rows
 
     def first(self, provider: str | None = None) -> str:
         """Return the name of the engine that is asked first, `provider` or the chain's ("": none can be used); nothing is sent.

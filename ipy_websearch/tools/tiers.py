@@ -45,11 +45,12 @@ from ipy_websearch.tools.base import (
     whole_text,
 )
 from ipy_websearch.tools.web import (
+    REDIRECTED,
     Search,
     comparable,
     is_known,
     judge_address,
-    judge_arrival,
+    judge_domain,
     rich_passage,
     search_output,
     unread,
@@ -274,7 +275,8 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         raw = await engine.ask(body, "/v2/scrape")
         output = _page_output(engine.part(raw, dict, "data"), url)
         try:
-            judge_arrival(output.urls[0] if output.urls else url, defaults.allowed_domains, defaults.blocked_domains)
+            final = output.urls[0] if output.urls else url
+            judge_domain(final, REDIRECTED, defaults.allowed_domains, defaults.blocked_domains)
         except FetchError as exc:
             output = unread(url, exc)
         return replace(output, charges=engine.charges(raw, price))

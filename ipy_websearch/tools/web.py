@@ -214,7 +214,8 @@ async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages
         except ReplayError:
             raise
         except WebSearchError as exc:
-            one.why = _reason(exc, one.hit.url)
+            # Without the advice how to open a private address: a page chose this one.
+            one.why = shorten(plain(str(exc).partition(TO_OPEN)[0]), 160).rstrip(".")
         except Exception as exc:  # a page must not cost the search
             one.why = f"reading it failed with {type(exc).__name__}"
 
@@ -255,17 +256,10 @@ async def _page(url: str, request: SearchRequest, pages: PageReading) -> Page:
     allowed, blocked = request.allowed_domains, request.blocked_domains
     judge_address(url, True, allowed, blocked)
     page = await pages.reader().read(url, fresh=pages.fresh, robots=True, timeout_s=READ_S)
-    judge_arrival(page.final_url, allowed, blocked)
+    judge_domain(page.final_url, REDIRECTED, allowed, blocked)
     if not page.content.strip():
         raise FetchError("there is no text on the page")
     return page
-
-
-def _reason(exc: WebSearchError, url: str) -> str:
-    """Return why a page was not read, in a few words; the address stands beside it."""
-    whole = rf"{re.escape(shown(url))}(?![^\s,;:)])"  # not the beginning of another address, as of the host's robots.txt
-    said = re.sub(whole, "the page", re.sub(f": {whole}", "", str(exc).partition(TO_OPEN)[0]))
-    return shorten(plain(said), 160).rstrip(".")
 
 
 def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
@@ -383,7 +377,7 @@ def web_fetch_tool(
         try:
             judge_address(given.url, is_known(given.url, context.known_urls), allowed_domains, blocked_domains)
             page = await reader.read(given.url, offset=given.offset, limit=given.limit, fresh=fresh)
-            judge_arrival(page.final_url, allowed_domains, blocked_domains)
+            judge_domain(page.final_url, REDIRECTED, allowed_domains, blocked_domains)
         except WebSearchError as exc:
             return unread(given.url, exc)
         return _output(page, given.offset, given.limit or PAGE_LINES, max_characters)
@@ -395,6 +389,9 @@ def web_fetch_tool(
 
 
 # --- which addresses --------------------------------------------------------------------------------------------------
+
+
+REDIRECTED = "it redirects to a domain that was not allowed"
 
 
 def judge_address(url: str, known: bool, allowed: Collection[str], blocked: Collection[str]) -> None:
@@ -420,11 +417,6 @@ def judge_domain(url: str, refusal: str, allowed: Collection[str], blocked: Coll
     host = comparable(url)
     if (allowed and not host_matches(host, map(_host, allowed))) or host_matches(host, map(_host, blocked)):
         raise FetchError(f"{refusal}: {shown(url)}")
-
-
-def judge_arrival(url: str, allowed: Collection[str], blocked: Collection[str]) -> None:
-    """Check where a page led to; raises `FetchError` for a domain that was not allowed."""
-    judge_domain(url, "it redirects to a domain that was not allowed", allowed, blocked)
 
 
 @lru_cache(maxsize=4_096)  # a page may bring thousands of links, and each is compared at every call
