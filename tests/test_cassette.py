@@ -273,15 +273,6 @@ def test_a_search_or_page_of_the_model_that_was_not_recorded_is_the_error_and_no
     assert "ruby author" in str(ran[0].error) and "another" in str(ran[0].error) and f"{url}bc" in str(ran[1].error)
 
 
-def test_what_a_session_knows_of_a_server_changes_no_request_of_a_recording(lesson: Any) -> None:
-    refused = error(400, message="it does not support tools")
-    lesson.model.replies(refused, "One.", refused, "Two.")
-    lesson.model.allow_refusals = True
-    assert lesson.shell.run("%ask write a limerick").ok
-    assert lesson.record("%ask write a limerick about rain")[0].ok
-    assert lesson.replay("%ask write a limerick about rain")[0].value.text == "Two."
-
-
 def test_a_mistake_that_was_mended_while_recording_is_not_replayed(lesson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was sent, so nothing is on the cassette: the mended notebook is run again, from the top."""
     lesson.model.reply("Matz.")
@@ -301,25 +292,21 @@ def test_files_of_one_name_in_several_folders_are_not_mixed_up(
         content = base64.b64encode(said).decode()
         fields = {"type": "file", "size": len(said), "content": content, "path": f"{folder}/README.md"}
         url = pages(f"repos/o/r/contents/{folder}/README.md", json.dumps(fields), "application/json")
+        lesson.model.reply(tool_use("read_research", {"path": f"{folder}/README.md"}))
+        lesson.model.reply("Read.")
     monkeypatch.setenv("GITHUB_BASE_URL", url.partition("/repos")[0])
-    api.session().settings.research_root = "github:o/r"
-    asked = [tool_use("read_research", {"path": f"{folder}/README.md"}) for folder in ("docs", "guide")]
-    lesson.model.replies(asked[0], "Read.", asked[1], "Read.")
-    cells = ["a = %ask what do the docs say?", "b = %ask what does the guide say?"]
-    lesson.record(*cells)
-    lesson.replay()
-    api.session().settings.research_root = "github:o/r"
-    for cell in reversed(cells):
-        assert lesson.shell.run(cell).ok
-    said = [str(lesson.shell.ns[name].messages[2]) for name in "ab"]
-    assert "This is the docs." in said[0] and "This is the guide." in said[1]
+    root = "%config WebSearch.research_root = 'github:o/r'"
+    lesson.record(root, "%ask what do the docs say?", "%ask what does the guide say?")
+    _, guide, docs = lesson.replay(root, "%ask what does the guide say?", "%ask what do the docs say?")
+    assert "This is the docs." in str(docs.value.messages[2]) and "This is the guide." in str(guide.value.messages[2])
 
 
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
     lesson.shell.run("%search moons of Mars")
     cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]
     lesson.record(*cells)
-    assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False] and len(lesson.entries) == 3
+    assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False]
+    assert sum("kind" in entry for entry in lesson.entries) == 2
     assert lesson.shell.run("%search moons of Mars").value.search.cached
     lesson.replay(*cells)
     assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False]
@@ -385,17 +372,19 @@ def test_no_key_is_on_the_cassette_in_any_form(lesson: Any, pages: Any, monkeypa
     coded = base64.b64encode(f"user:{key}!".encode()).decode()
     cloud = "wJalr/XUtn+FEMI/K7MDENG"  # whose looks tell nothing
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", cloud)
-    quoted = pages("a", f"<p>{key} {quote(key, safe='')} {coded} {quote(cloud)} {quote(cloud, safe='')}</p>")
+    quoted = pages(
+        "a", f"<p>{key} {quote(key, safe='')} {coded} {quote(cloud)} {quote(cloud, safe='')} {key.encode().hex()}</p>"
+    )
     binary = pages("b", b"\xff\xfe\x00" + key.encode() + b"\x00", "application/pdf")
     lesson.brave.fail(403, body={"message": f"bad key {lesson.brave.key}"})
     lesson.model.reply(f"You wrote {key}, which is a key.", slow(0.001))
     lesson.record(f"%ask is {key} a key?", f"%fetch {quoted}", f"%fetch {binary}", "%search -p brave why not")
     deltas = [event.get("delta", {}).get("text", "") for _, event in lesson.entries[1]["stream"]]
     assert "You wrote [key], which is a key." in "".join(deltas)
-    data = Path(TAPE).read_bytes() + base64.b64decode(lesson.entries[-2].get("base64", ""))
+    data = Path(TAPE).read_bytes() + base64.b64decode(lesson.entries[-3].get("base64", ""))
     for secret in (key, cloud, lesson.brave.key):
         forms = [secret.encode(), quote(secret, safe="").encode(), quote(secret).encode()]
-        forms += [base64.b64encode(b"x" * n + secret.encode())[4:-4] for n in range(3)]
+        forms += [secret.encode().hex().encode(), *(base64.b64encode(b"x" * n + secret.encode())[4:-4] for n in range(3))]
         assert [form for form in forms if form in data] == []
     assert data.count(b"[key]") >= 5
 
@@ -418,22 +407,19 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
     lesson.shell.run(f"%websearch record {TAPE}")
     lesson.shell.run("%search moons of Mars")
     lesson.shell.run("%search moons of Saturn")
-    Path(TAPE).write_bytes(Path(TAPE).read_bytes()[:-40] + "é".encode()[:1])  # without `stop`: the kernel is gone
+    written = Path(TAPE).read_bytes()  # without `stop`: the kernel is gone
+    api.end_session()
+    Path(TAPE).write_bytes(written[:-40] + "é".encode()[:1])
     ran = lesson.replay("%search moons of Mars", "%search moons of Saturn", "%websearch stop")
     assert ran[0].ok and isinstance(ran[1].error, ReplayError)
     assert ran[2].stdout == f"1 exchange replayed from {TAPE}.\n"
     assert "was left out" in lesson.shell.run(f"%websearch replay {TAPE}").stdout
 
 
-DAMAGED = [
-    ('"params": [', '"params": [7, ', "line 2: cannot convert"),
-    ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
-    ('"cassette": 2', '"cassette": 9', "no cassette of format 2"),
-    ('"status": 200', '"status": "fine"', "line 2: invalid literal"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "says"), DAMAGED)
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [('"took_s": ', '"took_s": x', "line 2: Expecting value"), ('"cassette": 2', '"cassette": 9', "no cassette of format 2")],
+)
 def test_a_file_that_cannot_be_read_is_refused_with_the_line(lesson: Any, old: str, new: str, says: str) -> None:
     lesson.record("%search moons of Mars")
     lesson.change(old, new)

@@ -5,10 +5,12 @@
      "request": {…}, "stream": [[0.31, {"type": "message_start", …}], …]}
     {"kind": "engine", "to": "brave", …, "request": {"method": "GET", …}, "status": 200, "headers": {…}, "json": {…}}
     {"kind": "page", "to": "https://example.org/", …, "status": 200, "text": "<html>…"}
+    {"keys": ["ANTHROPIC_API_KEY", "BRAVE_API_KEY"]}
 
 `n` counts requests in the order in which they were sent, `at` is the moment (UTC), seconds in `stream` count from there. An
 exchange that failed has an `error`, one that was stopped or ran out of time is `cut_off`. A line is written when its exchange
-has ended, in one piece: a killed kernel loses what was under way and nothing else.
+has ended, in one piece: a killed kernel loses what was under way and nothing else. The last line names the keys once more,
+since some may have been set meanwhile.
 
 Invariant: a line passes `Redactor.text` as the last thing before it is written, so no key is in the file.
 
@@ -69,7 +71,6 @@ _SHAPES = re.compile(
     r"|(?<=Bearer )[\w.~+/-]{16,}"
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
-_FORMS = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 # Subclasses first.
 _ERRORS: dict[str, type[WebSearchError]] = {
@@ -94,7 +95,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                exchanges.append(_checked(entry))
+                usual: Exchange = {"request": None, "stream": (), "status": 200, "headers": {}}
+                exchanges.append({**usual, **entry, "at": datetime.fromisoformat(entry["at"])})
             else:
                 head |= entry
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
@@ -104,22 +106,6 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
     if head.get("cassette") != FORMAT:
         raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
     return head, exchanges, problem
-
-
-def _checked(entry: dict[str, Any]) -> Exchange:
-    """Return the exchange of a line, with what is left out where it is usual.
-
-    Raises:
-        ValueError, TypeError, LookupError, AttributeError: something in it is missing or not what it must be.
-    """
-    exchange = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
-    exchange["at"] = datetime.fromisoformat(exchange["at"])
-    for name, kind in _FORMS.items():
-        exchange[name] = kind(exchange[name])
-    exchange["stream"] = [(float(moment), dict(event)) for moment, event in exchange["stream"]]
-    body_of(exchange)
-    _gist(exchange)
-    return exchange
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -159,7 +145,7 @@ def error_of(fields: Mapping[str, Any]) -> WebSearchError:
 
 
 class Redactor:
-    """Takes keys out of text: plain, quoted for an address or for JSON, in base64, split over the pieces of a stream.
+    """Takes keys out of text: plain, quoted for an address or for JSON, in hex or base64, split over the pieces of a stream.
 
     `secrets` gives the session's keys each time, since some may be set later.
     """
@@ -206,12 +192,12 @@ class Redactor:
 
 @lru_cache(maxsize=4)
 def _forms(secrets: frozenset[str]) -> list[str]:
-    """Return how keys may be written, longest first: plain, quoted, inside JSON, and inside any longer text in base64."""
+    """Return how keys may be written, longest first: plain, quoted, in JSON, in hex, and inside any longer text in base64."""
     forms: set[str] = set()
     for secret in (secret for secret in secrets if len(secret) >= _SHORTEST):
         forms |= {quote(secret, safe=safe, errors="replace") for safe in ("", "/")}  # in a query, in a path
-        forms |= {secret, quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
         data = secret.encode("utf-8", "replace")
+        forms |= {secret, quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1], data.hex(), data.hex().upper()}
         for shift in range(3 if len(data) >= 8 else 0):
             # The first and the last characters also depend on what stands beside the key.
             first, last = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6

@@ -154,8 +154,7 @@ class Recorder(Recording):
             advice = "; --force replaces it" if isinstance(exc, FileExistsError) else ""
             raise ConfigError(f"the cassette {self.path} cannot be written ({exc.strerror or exc}){advice}") from None
         head = {"cassette": FORMAT, "version": version("ipy_websearch"), "platform": session.claude.platform.name}
-        self._known_keys = self._key_names(session.keys)
-        self._write(json.dumps({**head, "keys": self._known_keys}))
+        self._write(json.dumps({**head, "keys": _key_names(session.keys)}))
         self._begin(session.keys, session.budgets)
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
@@ -197,9 +196,6 @@ class Recorder(Recording):
 
     def _end(self, exchange: Exchange, start: float) -> None:
         exchange["took_s"] = round(time.monotonic() - start, 3)
-        if (keys := self._key_names(self._session.keys)) != self._known_keys:
-            self._known_keys = keys
-            self._write(json.dumps({"keys": keys}))
         self._write(json.dumps(exchange, ensure_ascii=False, default=str))
         self.count += 1
 
@@ -211,13 +207,10 @@ class Recorder(Recording):
 
     def stop(self) -> None:
         """Stop, and close the file."""
+        if self._session.recording is self:
+            self._write(json.dumps({"keys": _key_names(self._session.keys)}))
         super().stop()
         self._file.close()
-
-    @staticmethod
-    def _key_names(keys: Keys) -> list[str]:
-        known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
-        return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
 
 
 class CutOffError(ReplayError, TimeoutError):
@@ -392,6 +385,12 @@ class RecordedKeys(Keys):
         """Return the error that says that a key was not set when the cassette was recorded."""
         variable, path = self.spec(name).variable, self._name
         return MissingKeyError(f"{variable} was not set when {path} was recorded; `%websearch stop` ends the replay")
+
+
+def _key_names(keys: Keys) -> list[str]:
+    """Return the variables of the keys and addresses that are set."""
+    known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
+    return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
 
 
 def _addresses() -> list[str]:
