@@ -16,6 +16,7 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.requests import forces_tools
 from tests.fakes.replies import (
     Manner,
+    block,
     broken_stream,
     recorded,
     search_results,
@@ -30,6 +31,7 @@ from tests.fakes.replies import (
     web_citation,
 )
 
+AT = {"document_index": 0, "start_char_index": 0, "end_char_index": 8, "file_id": None}
 HITS = [("https://a.example/1", "A"), ("https://b.example/2", "B")]
 ROWS = {"rows": [{"name": "A", "price": 499, "source": HITS[0][0]}, {"name": "B", "price": None, "source": None}]}
 
@@ -152,6 +154,20 @@ def test_native_search_is_cited_priced_and_shown(messages_api: Any, session: Any
     assert answer.searches == 1 and answer.cost_usd == Decimal("0.01")
     assert answer.panels[0].tool == "web_search" and "https://a.example/1" in answer.panels[0].content
     assert "EncC" not in answer.panels[0].content
+
+
+def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_api: Any, session: Any) -> None:
+    """Its citations name a title alone."""
+    page = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "By Matz."}, "title": "Ruby"}
+    result = {"type": "web_fetch_result", "url": "https://a.example/1", "content": page, "retrieved_at": None}
+    messages_api.reply(
+        block({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": "https://a.example/1"}}),
+        block({"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": result}),
+        text("By Matz.", citations=[{"type": "char_location", "cited_text": "By Matz.", "document_title": "Ruby"} | AT]),
+    )
+    answer = ask(session, "Who wrote https://a.example/1 ?", tools="native")
+    assert answer.text == "By Matz.[1]" and list(answer.sources.url) == ["https://a.example/1"]
+    assert "https://a.example/1" in answer.panels[0].content and list(answer.sources.read) == ["page"]
 
 
 @pytest.mark.parametrize(

@@ -1,94 +1,316 @@
-"""Holds a sentence of an answer against the passages that it cites. Pure, and without a model.
+"""The citations of an answer: its text with its marks, the sources that they point to, and whether these say so. Pure.
 
-Numbers, dates, names, negations and comparisons have to stand in the passages; the other words count by weight. What cannot be
-read cannot be missed: of a passage that was cut ("…" at its end) only contradictions count.
+Invariant: a source's number is its place in the order of first citation, the same address always has the same number, and
+every `[n]` in the text has a row n in the sources.
+
+`check` holds a sentence against passages without a model: numbers, dates, names, negations and comparisons have to stand in
+them; the other words count by weight. What cannot be read cannot be missed: of a passage that was cut ("…" at its end) only
+contradictions count.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
-from functools import lru_cache
-from itertools import permutations
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
+from ipy_websearch.citations.words import (
+    COMPARING,
+    DENYING,
+    LANGUAGES,
+    LINKS,
+    NATIONALITIES,
+    NO_NAMES,
+    NOT,
+    OPENERS,
+    OPPOSITES,
+    STOP,
+)
 from ipy_websearch.providers.passages import stem as whole_stem
-from ipy_websearch.results import Claim
+from ipy_websearch.results import Citation, Cited, Claim, Read, TextDelta
+from ipy_websearch.text import fold, plain, visible
+from ipy_websearch.tools.base import Passage
+
+# --- the sources -------------------------------------------------------------------------------------------------------
+
+# Where a sentence of an answer ends; initials and titles before a name end none.
+SENTENCE_END = re.compile(
+    r"(?<=[.!?。！？])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|St|No|vs)\.)(?<!\bMrs\.)[\"”’')*_]*\s+(?=[^\sa-z])"
+    r"|(?<=[。！？])(?=[^\s\"”’')*_」』）\[\\])|\n+"
+)
+
+_MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+_NUMBERS = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")  # as a model writes them; no link
+_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}\Z")  # at the end of a piece: what may become a mark
+_BEHIND_THE_STOP = re.compile(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)")
+_WRITTEN = re.compile(r"\\\[\d{1,4}\]")  # a number that the model wrote itself: no mark, and no fact either
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_BULLET = re.compile(r"^[#>*+\s-]+|^\d+[.)]\s+")
+_EMPHASIS = re.compile(r"[*_`]{1,3}")
+_FEWEST_WORDS = 4
+_DOCUMENTS = ("char_location", "page_location", "content_block_location")
+_TRACKERS = re.compile(r"(?<=[?&])(?:utm_\w+|gclid|fbclid|msclkid|dclid)=[^&#]*&?")
+
+
+@dataclass(slots=True)
+class _Source:
+    """A page that the model was given: its address, titles, date, text, and whether that is the page's own."""
+
+    url: str
+    titles: set[str] = field(default_factory=set)
+    published_date: datetime | None = None
+    text: str = ""
+    read: Read = "snippet"
+
+
+class CitationBook:
+    """Collects the citations of one answer, and holds its sentences against them.
+
+    `know` tells it of the passages that the model was given. A citation of what was not given is none; one that carries only a
+    title, or no date, finds its page by the passage it quotes. `native` says that the API's own tools were offered or gave
+    results: what only they give may be cited then. A book that is `like` another knows the same passages, and cites none yet.
+    """
+
+    def __init__(self, *, native: bool = False, like: CitationBook | None = None) -> None:
+        self.native: bool = like.native if like else native
+        self._known: dict[str, _Source] = like._known if like else {}
+        self._numbers: dict[str, int] = {}
+        self._citations: dict[tuple[int, str], Citation] = {}
+        self._spans: list[tuple[str, tuple[int, ...]]] = []
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """All distinct passages cited so far, in order of first citation."""
+        return tuple(self._citations.values())
+
+    def know(
+        self,
+        url: str,
+        title: str,
+        published_date: datetime | None = None,
+        texts: Iterable[str] = (),
+        read: Read = "snippet",
+    ) -> None:
+        """Remember a source that the model was given, its paragraphs, and whether they are text of the page itself."""
+        source = self._known.setdefault(same_page(url), _Source(url))
+        source.titles.add(plain(title))
+        source.published_date = source.published_date or published_date
+        source.text = " ".join((source.text, *map(_flat, texts)))
+        source.read = "page" if read == "page" else source.read
+
+    def know_history(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Remember what earlier turns of the conversation gave the model."""
+        given = [block for message in messages for block in _blocks(message)]
+        for block in [part for outer in given for part in (outer, *_blocks(outer))]:
+            kind = str(block.get("type"))
+            if kind == "search_result":
+                texts = [str(part.get("text", "")) for part in _blocks(block)]
+                self.know(str(block.get("source") or ""), str(block.get("title") or ""), None, texts)
+            self.native = self.native or (kind.startswith("web_") and kind.endswith("_tool_result"))
+
+    def cite(self, raw: Mapping[str, Any]) -> int | None:
+        """Return the source number for an API citation, None when what it quotes was not given in this conversation.
+
+        Understood are `search_result_location`, `web_search_result_location` (the API gave that passage itself), and the
+        document locations of fetched pages (`char_location`, `page_location`, `content_block_location`), which name a title
+        only.
+        """
+        kind, title = raw.get("type"), plain(raw.get("title")) or plain(raw.get("document_title"))
+        text = visible(str(raw.get("cited_text") or "")).strip()
+        url = str(raw.get("url") or raw.get("source") or self._page_of(title, text))
+        source = self._known.get(same_page(url))
+        given = source is not None and _flat(text) in source.text
+        if not (given if kind == "search_result_location" else self.native):
+            return None
+        n = self._numbers.setdefault(same_page(url) if url else title or text, len(self._numbers) + 1)
+        source = source or _Source(url)
+        read: Read = "page" if kind in _DOCUMENTS else source.read
+        self._citations.setdefault((n, text), Citation(n, title or url, url, text, source.published_date, read))
+        return n
+
+    def bind(self, block: Mapping[str, Any]) -> str:
+        """Return the marks of a text block for those of its citations that quote what was given, "[1][3]"."""
+        numbers = tuple(dict.fromkeys(n for n in map(self.cite, block.get("citations") or ()) if n is not None))
+        if numbers:
+            self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
+        return "".join(f"[{n}]" for n in numbers)
+
+    def claims(self, text: str) -> tuple[Claim, ...]:
+        """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
+        cited = {citation.n for citation in self._citations.values()}
+        passages = cache(self._passages)  # many sentences cite the same sources
+        found = []
+        for part in SENTENCE_END.split(_BEHIND_THE_STOP.sub(r"\2\1", _FENCED.sub("", text))):
+            sentence = _EMPHASIS.sub("", _BULLET.sub("", _MARKS.sub("", _WRITTEN.sub("", part)))).strip()
+            marked = dict.fromkeys(map(int, _MARKS.findall(_CODE.sub("", part))))
+            numbers = tuple(n for n in marked if n in cited) or self._numbers_of(sentence)
+            heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
+            if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):
+                continue
+            claim = check(sentence, passages(numbers))
+            found.append(Claim(claim.verdict, claim.missing, sentence, numbers))
+        return tuple(found)
+
+    def _passages(self, numbers: tuple[int, ...]) -> list[str]:
+        """Return the cited passages of sources, and the titles and dates of their pages, each once."""
+        cited = [citation for citation in self._citations.values() if citation.n in numbers]
+        passages = dict.fromkeys(citation.cited_text for citation in cited)
+        about = [f"{c.title} {c.published_date:%Y-%m-%d}" if c.published_date else c.title for c in cited]
+        return list(dict.fromkeys([*passages, *about])) if any(passages) else []
+
+    def _numbers_of(self, sentence: str) -> tuple[int, ...]:
+        """Return the marks of the passage of text that a sentence without marks of its own stands in."""
+        flat = _flat(sentence) if self._spans else ""
+        return next((numbers for text, numbers in self._spans if flat and flat in text), ())
+
+    def _page_of(self, title: str, text: str) -> str:
+        """Return the address of a page of that title, "" when there is none; of several, that of the one which has the text."""
+        pages = [source for source in self._known.values() if title and title in source.titles]
+        pages.sort(key=lambda source: _flat(text) in source.text)
+        return pages[-1].url if pages else ""
+
+
+def _flat(text: str) -> str:
+    return fold(visible(text))
+
+
+def _blocks(part: Mapping[str, Any]) -> list[Any]:
+    """Return the blocks of a message, a tool's result or a search result."""
+    content = part.get("content")
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+
+def same_page(url: str) -> str:
+    """Return the address in the form in which two addresses of one page are equal: trackers (`utm_…`) and fragments go,
+    except those that name a page of their own (`#/item/1`)."""
+    address, _, fragment = _TRACKERS.sub("", url.strip()).partition("#")
+    path, mark, query = address.rstrip("?&").partition("?")
+    page = path.rstrip("/") + mark + query
+    return f"{page}#{fragment}" if fragment.startswith(("/", "!")) else page
+
+
+# --- the text -----------------------------------------------------------------------------------------------------------
+
+LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
+MOST_JUDGED = 500  # written marks that are held against their passages: small models may repeat one without end, at 10 ms each
+
+# What a reader should see next; a passage that is cited for the first time comes before its mark.
+Shown = list[Cited | TextDelta]
+
+
+class AnswerText:
+    """The Markdown so far, and the `book` of its sources.
+
+    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is, outside code, escaped; where the model
+    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage bears its sentence out.
+    """
+
+    def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
+        self.book = book
+        self.given = given
+        self._told = 0  # citations that were shown
+        self._marks: dict[tuple[str, str], str] = {}
+        self._parts: list[str] = []
+        self._backticks = 0
+        self.step()
+
+    def __str__(self) -> str:
+        return "".join([*self._parts, self._held]).strip()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def step(self) -> None:
+        """Say that a new step begins."""
+        self._kept = (len(self._parts), self._backticks)
+        self._begins = True
+        self._held = self._before = ""
+
+    def retract(self) -> None:
+        """Take back the text of this step."""
+        parts, self._backticks = self._kept
+        del self._parts[parts:]
+        self.step()
+
+    def write(self, text: str) -> Shown:
+        """Take text in."""
+        text = self._held + text
+        if self._begins:
+            text = text.lstrip()
+        body = _BEGUN.sub("", text.rstrip()).rstrip()
+        self._held = text[len(body) :]
+        if not body:
+            return []
+        lead = "\n\n" if self._begins and self._parts else ""
+        self._begins = False
+        return self._show(lead + self._bound(body))
+
+    def cite(self, block: Mapping[str, Any]) -> Shown:
+        """Put the marks of a text block behind its last word; the space after it stays after the marks."""
+        marks = self.book.bind(block)
+        return self._show(marks if self._parts else "")
+
+    def _show(self, text: str) -> Shown:
+        new = self.book.citations[self._told :]
+        self._told += len(new)
+        if not text:
+            return [*map(Cited, new)]
+        self._parts.append(text)
+        return [*map(Cited, new), TextDelta(text)]
+
+    def _bound(self, text: str) -> str:
+        """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
+        done = []
+        for n, part in enumerate(_NUMBERS.split(text)):
+            is_number = n % 2 == 1 and self._backticks % 2 == 0
+            done.append(self._mark(part) if is_number else part)
+            self._backticks += part.count("`")
+            self._before = (self._before + ("" if is_number else part))[-LOOK_BACK:]
+        return "".join(done)
+
+    def _mark(self, written: str) -> str:
+        """Return what stands in the place of `[2]` or `[1, 3]`: marks, and plain text for numbers whose passage does not bear
+        the sentence before them out."""
+        as_text, place = written if "," in written else f"\\{written}", (self._before, written)
+        if self.given and place not in self._marks and len(self._marks) < MOST_JUDGED:
+            sentence = SENTENCE_END.split(self._before.rstrip())[-1].strip(" \t*#>-•")
+            bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
+            marks = "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+            self._marks[place] = marks if any(bound.values()) else as_text
+        return self._marks.get(place, as_text)
+
+    def _cited(self, sentence: str, number: int) -> int | None:
+        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
+        passage = self.given[number - 1] if self.given and 1 <= number <= len(self.given) else None
+        quote = supporting(sentence, passage) if passage else ""
+        if not passage or not quote:
+            return None
+        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
+        return self.book.cite(found)
+
+
+def supporting(sentence: str, passage: Passage) -> str:
+    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+    whole = " ".join(passage.paragraphs)
+    best = check(sentence, [whole, passage.title]).verdict
+    if best not in ("supported", "partly"):
+        return ""
+    return next((text for text in passage.paragraphs if check(sentence, [text, passage.title]).verdict == best), whole)
+
+
+# --- a sentence and its passages ---------------------------------------------------------------------------------------
 
 _WORD = re.compile(r"[^\W_]+")
 _NOT_SHORT, _APOSTROPHE = re.compile(r"n['’]t\b"), re.compile(r"(?<=\w)['’](?:s\b|(?=\w))")
-_STOP = frozenset(
-    "a an the of in on at to for from by with as and or but if that this these those it its is are was were be been being "
-    "has have had do does did will would can could may might shall should he she they his her their them him we our you "
-    "your i my there here which who whom whose what when where while than then so such into about over under after before "
-    "between during also both each other some any all more most very just only own same up out off s t re ve ll d according "
-    "however further der die das und ein eine ist war von zu mit den dem des im auf für le la les et un une est de du des "
-    "en que el los y es con il di che per".split()
-)
-_NOT = frozenset(  # folded, as words are compared
-    "not no never none neither nor without cannot nobody nothing nowhere hardly barely nicht kein keine keinen keinem keiner "
-    "nie niemals pas jamais aucun aucune niet geen nunca jamas nao nessuno не ни никогда нет".split()
-)
-_SOFT = frozenset(
-    "fail failed fails lack lacks lacked lacking refuse refused refuses deny denied denies unable instead rather except "
-    "lost lose rejected reject declined decline few little unlike absent false untrue stopped prevent prevented avoid".split()
-)
-_DENYING = _NOT | _SOFT
-_OPPOSITES = tuple(
-    sides
-    for one, other in (
-        ("more over above exceed exceeds exceeded exceeding", "less fewer under below"),
-        ("higher greater larger bigger taller", "lower smaller lesser shorter"),
-        ("highest greatest largest biggest tallest most", "lowest smallest least shortest fewest"),
-        ("longer", "shorter"), ("longest", "shortest"), ("faster quicker", "slower"), ("fastest", "slowest"),
-        ("older", "younger newer"), ("oldest", "youngest newest"), ("earlier", "later"), ("earliest", "latest"),
-        ("before", "after"), ("better", "worse"), ("best", "worst"), ("stronger", "weaker"), ("cheaper", "costlier dearer"),
-        ("increase increases increased increasing rise rises rose rising risen grow grows grew growing grown gain gains "
-        "gained climbed",
-         "decrease decreases decreased decreasing fell falling fallen decline declines declining drop drops dropped dropping "
-         "shrank "
-         "shrink shrinks reduced"),
-        ("won win wins winning", "lost lose loses losing"), ("first", "last"), ("maximum", "minimum"), ("hotter warmer",
-        "colder cooler"),
-        ("accepted accept accepts approved approve", "rejected reject rejects refused refuse"), ("true", "false"),
-        ("always", "never"), ("majority", "minority"), ("northern north", "southern south"), ("eastern east", "western west"),
-        ("possible", "impossible"), ("legal", "illegal"), ("alive", "dead"), ("allowed allow allows permitted",
-        "banned ban prohibited forbidden"),
-        ("opened open opens", "closed close closes"), ("bought buy buys", "sold sell sells"),
-        ("success succeeded successful", "failure failed"),
-    )
-    for sides in permutations((frozenset(one.split()), frozenset(other.split())))
-)  # fmt: skip
-_OPENERS = frozenset(
-    "the a an in on at by for from with as it its he she they we i you this that these those there his her their our my "
-    "after before during while when since although however according both some many most each every one two no not and but "
-    "or if to also then under over between among within despite because due today tonight tomorrow yesterday currently "
-    "recently here what who how why where which other another all such following later early initially".split()
-)
-_LINKS = frozenset("of the and for".split())
-# Endings of nationalities, and of their countries in their place: Italian, Canadian, Egyptian, Indian, Japanese, Polish.
-_NATIONALITIES = (("ian", "y"), ("ian", "a"), ("ian", ""), ("n", ""), ("ese", ""), ("lish", "land"), ("nish", "land"))
-_COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
-_LANGUAGES = {
-    "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
-    "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
-    "fr": frozenset("le la les et est un une des du dans de en pour sur au qui par que a ete sont".split()),
-    "es": frozenset("el la los las y es un una de en del que por con para se su al fue".split()),
-    "it": frozenset("il la lo gli e un una di del della che in con per nel sono stato i le da".split()),
-    "pt": frozenset("o a os as e um uma de do da em que por com para no na foi sao se".split()),
-    "nl": frozenset("de het een en van in is op met voor dat zijn te door werd die aan der".split()),
-}
-_CALENDAR = frozenset(
-    "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september "
-    "october november december jan feb mar apr jun jul aug sep sept oct nov dec am pm".split()
-)
-_NO_NAMES = _STOP | _OPENERS | _CALENDAR | {"celsius", "fahrenheit"}
 _TITLE = re.compile(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$")
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
@@ -96,7 +318,6 @@ _NAME_FOLLOWS = re.compile(
 ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
 # The API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11): more follows there.
 CUT = range(140, 161)
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
 _LAST_LATIN = "\u024f"
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -143,7 +364,7 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     changed, lacking, others = _altered(claim, given)
     score, is_other_name = 1.0, False
     if claim.language == given.language or "" in (claim.language, given.language):
-        content = [word for part in claim.sentences for word in part.words if word not in _STOP]
+        content = [word for part in claim.sentences for word in part.words if word not in STOP]
         facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
         score = _overlap(content, given.stems, facts, facts - len(wrong) - len(absent))
         near, names = _nearest(frozenset(map(stem, content)), given), _lacking_names(claim, given)
@@ -181,7 +402,7 @@ def quote_has(value: object, quote: str) -> bool:
     text, there = parse(str(value)), parse(quote)
     wrong, absent = _lacking_quantities(text.quantities, given)
     words = [word for word in tokenize(text.source) if not is_part_of_one(word)]
-    words = [word for word in words if word not in _STOP] or words
+    words = [word for word in words if word not in STOP] or words
     found = sum(stem(word) in there.stems for word in words)
     whole = found == len(words) if len(words) < 4 else found >= 0.75 * len(words)
     return not wrong and not absent and (whole or _abbreviated(str(value), words, there))
@@ -211,7 +432,7 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text as it is compared."""
-    parts = [(part, tuple(tokenize(part))) for part in _SENTENCE_END.split(text) if part and part.strip()]
+    parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
     sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
     language = _language(text, [word for _, words in parts for word in words])
@@ -238,7 +459,7 @@ def _language(source: str, words: Sequence[str]) -> str:
     others = [c for c in letters if c > _LAST_LATIN]
     if 4 * len(others) > len(letters):
         return "kana" if _KANA.search(source) else unicodedata.name(others[0], "").split(" ")[0]
-    scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
+    scores = sorted(((sum(word in common for word in words), name) for name, common in LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
 
@@ -296,8 +517,8 @@ def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
     changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
     own = {word for _, i, j, _, _ in changes for word in words[i:j]}
     other = {word for _, _, _, i, j in changes for word in twin[max(i, start) : min(j, end)]}
-    found = sorted((own ^ other) & _NOT) if len(own & _NOT) != len(other & _NOT) else []
-    return found + [word for one, opposite in _OPPOSITES if other & opposite for word in sorted(own & one)]
+    found = sorted((own ^ other) & NOT) if len(own & NOT) != len(other & NOT) else []
+    return found + [word for one, opposite in OPPOSITES if other & opposite for word in sorted(own & one)]
 
 
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
@@ -341,15 +562,15 @@ def _lacking_names(claim: Text, given: Text) -> list[str]:
 
 def _abbreviated(name: str, words: Sequence[str], given: Text) -> bool:
     """Return whether the passages have the initials of a name, or the words whose initials it is (US: United States)."""
-    initials = r"\.?".join(re.escape(word[0].upper()) for word in words if word not in _STOP)
-    beginnings = (word[0] for sentence in given.sentences for word in (*sentence.words, " ") if word not in _LINKS)
+    initials = r"\.?".join(re.escape(word[0].upper()) for word in words if word not in STOP)
+    beginnings = (word[0] for sentence in given.sentences for word in (*sentence.words, " ") if word not in LINKS)
     is_written_out = name.isupper() and len("".join(words)) > 1 and "".join(words) in "".join(beginnings)
     return is_written_out or (len(words) > 1 and re.search(rf"\b{initials}\b", given.source) is not None)
 
 
 def _roots(word: str) -> set[str]:
     """Return the stems under which a name may stand in a passage: its own, and of a nationality that of the country."""
-    countries = [word.removesuffix(ending) + rest for ending, rest in _NATIONALITIES if word.endswith(ending)]
+    countries = [word.removesuffix(ending) + rest for ending, rest in NATIONALITIES if word.endswith(ending)]
     return {stem(form) for form in (word, *countries)}
 
 
@@ -361,8 +582,8 @@ def _names(sentence: str) -> list[str]:
         word, bare = match[0], folded(match[0]).removesuffix("'s").removesuffix("’s")
         before = sentence[: match.start()].rstrip(" \"“‘'([*_")
         opens = before[-1:] in ".!?:;•-–\n" and not _TITLE.search(before) and not word[1:].isupper()
-        is_opener = opens and (bare in _OPENERS or not _NAME_FOLLOWS.match(sentence, match.end()))
-        if is_opener or bare in _NO_NAMES or len(bare) < 2 or word.islower():
+        is_opener = opens and (bare in OPENERS or not _NAME_FOLLOWS.match(sentence, match.end()))
+        if is_opener or bare in NO_NAMES or len(bare) < 2 or word.islower():
             continue
         if found and match.start() - last_end == 1 and sentence[last_end] == " ":
             found[-1] += " " + word
@@ -377,11 +598,11 @@ def _names(sentence: str) -> list[str]:
 
 def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = frozenset(others) & _COMPARING
+    words = frozenset(others) & COMPARING
     if not words:  # most sentences; a long answer has hundreds
         return []
     around = frozenset(word for sentence in near for word in sentence.words)
-    opposed = [one for one, other in _OPPOSITES if not words & other and around & other and not around & one]
+    opposed = [one for one, other in OPPOSITES if not words & other and around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 
 
@@ -389,11 +610,11 @@ def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
     if not near or not words:
         return []
-    if denials := list(_denials(words, _NOT)):
-        return [word for word, scope in denials if not any(scope & _denied(part.words, _DENYING) for part in near)]
-    stems = frozenset(stem(word) for word in words if word not in _STOP)
+    if denials := list(_denials(words, NOT)):
+        return [word for word, scope in denials if not any(scope & _denied(part.words, DENYING) for part in near)]
+    stems = frozenset(stem(word) for word in words if word not in STOP)
     alike = [part for part in near if len(stems & part.stems) >= 0.6 * len(stems)]
-    denied = alike and not _DENYING & set(words) and all(_denied(part.words, _NOT) & stems for part in alike)
+    denied = alike and not DENYING & set(words) and all(_denied(part.words, NOT) & stems for part in alike)
     return ["not"] if denied else []
 
 
@@ -404,7 +625,7 @@ def _denials(words: Sequence[str], denying: frozenset[str]) -> Iterable[tuple[st
         idiom = i and words[i - 1] in ("to", "or", "and")  # little or no
         counted = word == "no" and after and after[0].isdigit()  # No. 5
         if word in denying and after and after[0] != "only" and not counted and not idiom:
-            yield word, frozenset([stem(other) for other in after if other not in _STOP][:3])
+            yield word, frozenset([stem(other) for other in after if other not in STOP][:3])
 
 
 def _denied(words: Sequence[str], denying: frozenset[str]) -> frozenset[str]:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch import background
-from ipy_websearch.citations.book import AnswerText, CitationBook
+from ipy_websearch.citations import AnswerText, CitationBook
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import (
@@ -551,7 +551,11 @@ class AnswerLoop(Face):
         found = [part for part in (content if isinstance(content, list) else [content]) if isinstance(part, Mapping)]
         code = next((part["error_code"] for part in found if part.get("error_code")), "")
         summary = f"error: {code}" if code else plural(len(found), "result")
-        self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
+        for part in found:
+            page = part["content"] if isinstance(part.get("content"), Mapping) else part
+            if url := str(part.get("url") or ""):
+                self.loop.runner.context.known_urls.add(url)
+                self.text.book.know(url, str(page.get("title") or ""))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.session.panels.add(name, shown, tool=name, is_error=bool(code))
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
