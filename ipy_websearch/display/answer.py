@@ -26,8 +26,20 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.render import View, bundle, render, words
-from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, safe_href, short_address
+from ipy_websearch.display.render import (
+    Terminal,
+    View,
+    bundle,
+    cell,
+    cost,
+    iso,
+    one_line,
+    place_of,
+    render,
+    safe_href,
+    short_address,
+    words,
+)
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -242,7 +254,6 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it
 
         text = text.replace(LABEL, "").strip()  # it is among the labels
-    failed = [step.name for step in answer.trace if step.kind == "tool" and step.is_error]
     values |= _table(answer) if answer.rows else {"parts": [Item(text)]}
     return values | {
         "help": words("answer", "help_text", view, articles),
@@ -253,7 +264,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         "timeline": timeline(answer.trace),
         "panels": list(map(panel_view, answer.panels)),
         "longest": PANELS_CHARACTERS // max(len(answer.panels), 1),
-        "facts": words("answer", "facts_line", answer, failed, len(doubtful)),
+        "facts": words("answer", "facts_line", answer, len(doubtful)),
         "session": usd(answer.session_cost_usd),
     }
 
@@ -410,7 +421,7 @@ def mark_shown(ip: Any, answer: Answer) -> None:
     def show_others(value: Any) -> None:
         if value is not answer:
             show(value)
-        elif not hook.quiet():
+        else:
             hook.update_user_ns(value)
             hook.fill_exec_result(value)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from ipy_websearch.display.answer import answer_view
-from ipy_websearch.display.render import fill, render, text_markdown
-from ipy_websearch.display.text import one_line
+from ipy_websearch.display.markdown import text_markdown
+from ipy_websearch.display.render import fill, one_line, render
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, bibliography
 from ipy_websearch.text import shorten
@@ -47,8 +47,7 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
 
 def answer_cell(answer: Answer) -> str:
     """Return one answer as harmless Markdown with its question as the heading."""
-    question = text_markdown(shorten(one_line(answer.question), 300)) or "(no question)"
-    return f"## {question}\n\n{render('answer', 'md', answer_view(answer))}"
+    return f"## {text_markdown(shorten(one_line(answer.question), 300))}\n\n{render('answer', 'md', answer_view(answer))}"
 
 
 def to_cell(answer: Answer) -> None:

@@ -48,8 +48,7 @@ def _others(kind: str, value: Any) -> dict[str, str]:
 
 
 def _shown(kind: str, value: Any, types: Collection[str]) -> dict[str, str]:
-    from ipy_websearch.display.render import bundle
-    from ipy_websearch.display.text import Terminal
+    from ipy_websearch.display.render import Terminal, bundle
 
     module, name = _KINDS[kind]
     view = getattr(import_module(f"ipy_websearch.display.{module}"), f"{name}_view")(value)

@@ -1,4 +1,4 @@
-"""How everything of ours is shown: views filled into templates, and hostile Markdown made harmless.
+"""How everything of ours is shown: amounts, dates and addresses as text, text in a terminal, and views filled into templates.
 
 What is shown is described once, as a dictionary of plain values, and written by one template for each form of it:
 `templates/cost.html` and `templates/cost.txt` show the same bill; answers have a `.md` too. In HTML every value is escaped and
@@ -8,32 +8,204 @@ is laid out by a `Terminal`, its values are without control characters before.
 A magic's output counts as trusted in Jupyter: nothing sanitises it after us, and a `<script>` in it runs in the user's Lab
 (measured with JupyterLab 4.6.6, 2026-11). Styles stand in the elements, since JupyterLab drops `<style>` from notebooks that
 it does not trust.
-
-Markdown of models and pages has one parser, with raw HTML off; images become links, since an image's address is fetched, and
-can carry data out. It becomes HTML, or Markdown again for files, cells and front ends that render it themselves.
-GitHub, VS Code, nbconvert and JupyterLab each have a dialect: what all agree on is used; what one of them could take for HTML,
-an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, lru_cache
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache, lru_cache, partial
+from itertools import starmap, zip_longest
+from numbers import Real
 from typing import Any, Literal
+from urllib.parse import quote
 
 import nh3
 from jinja2 import Environment, PackageLoader
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
-from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup, escape
 
-from ipy_websearch.display.text import PLAIN, Terminal, cost, grid, host_of, one_line, place_of, safe_href, site_of
-from ipy_websearch.results import Citation, Claim
 from ipy_websearch.text import duration, plural, shorten, usd, visible
+
+_WEB = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[^\s:/?#@\[\]\\]+|\[[^\[\]]*\])(?P<port>(?::\d{0,5})?)(?P<rest>(?:[/?#].*)?)", re.I
+)
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
+_MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
+_KEEP = "/?#:@!$&'()*+,;=%-._~"
+_MAX_ADDRESS = 4096
+_SECOND_LEVEL = {"co", "com", "org", "net", "ac", "gov", "edu"}
+
+
+def one_line(text: Any) -> str:
+    """Return the text on one line, without control, bidirectional and invisible characters."""
+    return " ".join(visible(str(text)).split())
+
+
+def cell(value: Any, width: int = 200) -> str:
+    """Return a value of a table as one line of text; a missing one is ""."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case datetime():  # a day is one without a time
+            return "" if value != value else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+        case Real():  # a year is not "1,926"
+            number = float(value)
+            return "" if number != number else f"{number:,.15g}" if abs(number) >= 10_000 else f"{number:.15g}"
+        case list() | tuple():
+            return shorten(", ".join(cell(item, width) for item in value), width)
+    return "" if type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
+
+
+# --- amounts and dates -------------------------------------------------------------------------------------------
+
+
+def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:
+    """Return what a call cost: an amount, "free", "cached" or "cost unknown"."""
+    words = "cached" if cached else usd(amount)
+    return {"unknown": "cost unknown", "0 USD": "free"}.get(words, words)
+
+
+def iso(date: Any) -> str:
+    """Return the UTC date as "2026-11-17", "" for None and NaT. Saved output keeps absolute dates, which stay true."""
+    if not isinstance(date, datetime) or date != date:
+        return ""
+    return (date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)).date().isoformat()
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def safe_href(url: str) -> str | None:
+    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it may not be a link.
+
+    Only http and https with a host and without a user name, and mailto with an address, pass. The result still needs HTML
+    escaping (ampersands).
+    """
+    url = _BREAKS.sub("", visible(url)).strip()
+    href, web = quote(url, safe=_KEEP) if _MAILTO.fullmatch(url) else None, _WEB.fullmatch(url)
+    if web:
+        try:
+            host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
+        except UnicodeError:
+            return None
+        href = (
+            f"{web['scheme'].lower()}://{host}{web['port']}{quote(web['rest'], safe=_KEEP)}" if _HOST.fullmatch(host) else None
+        )
+    return href if href and len(href) <= _MAX_ADDRESS else None  # as it is written: percent codes make it longer
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address without "www.", or the scheme of one that has none ("corpus", "file")."""
+    web = _WEB.fullmatch(visible(url).strip())
+    return web["host"].lower().removeprefix("www.") if web else url.partition(":")[0]
+
+
+def site_of(url: str) -> str:
+    """Return the name of a site for a chip: "nytimes" for https://www.nytimes.com/x, "bbc" for bbc.co.uk.
+
+    It is the name that somebody registered, so that "paypal.evil.example" is called "evil".
+    """
+    host = host_of(url)
+    labels = host.split(".")
+    if len(labels) < 2 or host.replace(".", "").isdigit():
+        return host
+    return labels[-3] if len(labels) > 2 and labels[-2] in _SECOND_LEVEL else labels[-2]
+
+
+def place_of(url: str) -> str:
+    """Return where something is from: the host of what may be a link, else the whole address, as text."""
+    return host_of(url) if safe_href(url) else one_line(url)
+
+
+def short_address(url: str, width: int = 60) -> str:
+    """Return host and path for a line of text: "example.com/docs/a.html"."""
+    url = _BREAKS.sub("", visible(url)).strip()
+    return shorten(re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:www\.)?", "", url).split("?")[0].split("#")[0].rstrip("/"), width)
+
+
+# --- the terminal ------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"(^ *```.*?(?:^ *``` *$|\Z))", re.DOTALL | re.MULTILINE)
+_BOLD = re.compile(r"`[^`\n]+`|\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_TABLE = re.compile(r"^\|.+\n\|[ :|-]+\n(?:\|.*(?:\n|$))*", re.MULTILINE)
+_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """How plain text is laid out: wrapped to `width` columns, with bold and links; 0 leaves it as it is."""
+
+    width: int = 0
+
+    @classmethod
+    def here(cls) -> Terminal:
+        """Return the terminal that standard output goes to; a pipe or a notebook gets unstyled text."""
+        return cls(min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else 0)
+
+    def bold(self, text: str) -> str:
+        """Return the text in bold."""
+        return f"\x1b[1m{text}\x1b[22m" if self.width and text else text
+
+    def link(self, url: str, text: str = "") -> str:
+        """Return an address, underlined and clickable (OSC 8) when it may be a link; terminals without OSC 8 ignore it."""
+        words, href = text or one_line(url), safe_href(url)
+        return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.width and href else words
+
+    def wrap(self, text: str, indent: str = "") -> str:
+        """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
+        if not self.width:
+            return textwrap.indent(text, indent)
+        fill, lines = partial(textwrap.fill, width=self.width, break_long_words=False, break_on_hyphens=False), []
+        for line in text.split("\n"):
+            marker = (re.match(r"\s*(?:[-*>] |\d+\. )*", line) or [""])[0]
+            inner = re.sub(r"[^\s>]", " ", indent + marker)
+            lines.append(fill(line, initial_indent=indent, subsequent_indent=inner))
+        return "\n".join(lines)
+
+    def _table(self, found: re.Match[str]) -> str:
+        """Return a Markdown table as aligned columns."""
+        rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in found[0].splitlines()]
+        numeric = [cell.endswith(":") and not cell.startswith(":") for cell in rows[1]]
+        filled = [(row + [""] * len(numeric))[: len(numeric)] for row in (rows[0], *rows[2:])]
+        head, *lines = grid(filled, numeric, self.width)
+        return "\n".join((head, "─" * max(map(len, (head, *lines))), *lines)) + "\n" * found[0].endswith("\n")
+
+    def markdown(self, text: str) -> str:
+        """Return Markdown as a terminal shows it: wrapped, with bold, links and tables as such; code as it is."""
+        lines = visible(text).replace("\u2028", "\n").replace("\u2029", "\n")
+        parts = _FENCE.split(lines.replace("\\[", "[").strip("\n"))  # what the model wrote itself, `\[1]`, is no citation
+        for i in range(0, len(parts) if self.width else 0, 2):
+            linked = _LINK.sub(lambda m: self.link(m[2], m[1]), self.wrap(_TABLE.sub(self._table, parts[i])))
+            parts[i] = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
+        return "".join(parts)
+
+
+def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:
+    """Return rows of cells as lines of at most `width` columns (0: 100), numbers to the right; long cells are cut."""
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    while sum(widths) + 2 * len(widths) - 2 > (width or 100) and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    return ["  ".join(starmap(_padded, zip_longest(row, widths, numeric))).rstrip() for row in rows]
+
+
+def _padded(cell: Any, width: int, is_number: bool | None) -> str:
+    text = shorten(str(cell), width)
+    return text.rjust(width) if is_number else text.ljust(width)
+
+
+PLAIN = Terminal()
+
+# --- templates -------------------------------------------------------------------------------------------------
 
 # The ending of a form's templates.
 Form = Literal["html", "md", "txt"]
@@ -77,7 +249,7 @@ def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str
     made = fill(name, form, view, terminal)
     if form == "html":
         block = f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{made}</div>'
-        return _cleaner().clean(block)
+        return cleaner().clean(block)
     return _BLANK.sub("\n\n", made).strip("\n")
 
 
@@ -102,7 +274,9 @@ def words(name: str, macro: str, *values: Any) -> str:
 
 @cache
 def _environment(form: Form) -> Environment:
-    forms: dict[Form, Callable[[str], str]] = {"html": visible, "md": text_markdown, "txt": str}
+    from ipy_websearch.display import markdown  # which is made from what is here
+
+    forms: dict[Form, Callable[[str], str]] = {"html": visible, "md": markdown.text_markdown, "txt": str}
     plain = forms[form]
     environment = Environment(
         loader=PackageLoader("ipy_websearch.display"),
@@ -112,14 +286,10 @@ def _environment(form: Form) -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
     environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural, cost=cost, duration=duration, usd=usd)
-    environment.filters.update(inline=inline, one_line=one_line, shorten=shorten)
-    environment.filters.update(to_html=to_html, to_safe_markdown=to_safe_markdown, link_markdown=link_markdown)
+    environment.filters.update(one_line=one_line, shorten=shorten)
+    made = ("inline", "to_html", "to_safe_markdown", "link_markdown")
+    environment.filters.update({name: getattr(markdown, name) for name in made})
     return environment
-
-
-def inline(text: str) -> Markup:
-    """Return one line of Markdown as HTML."""
-    return Markup(_parser().renderInline(one_line(text), {"sources": {}, "claims": ()}))
 
 
 def link(url: str, text: str = "") -> Markup:
@@ -130,7 +300,7 @@ def link(url: str, text: str = "") -> Markup:
 
 
 @cache
-def _cleaner() -> nh3.Cleaner:
+def cleaner() -> nh3.Cleaner:
     """Return what leaves of HTML the elements, attributes, styles and addresses of our allow list alone."""
     return nh3.Cleaner(
         tags=_TAGS,
@@ -142,284 +312,3 @@ def _cleaner() -> nh3.Cleaner:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
-
-
-# --- Markdown, to HTML ---------------------------------------------------------------------------------------------
-
-_MARK = re.compile(r"\[(\d{1,4})\]")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
-# A hostile text can grow without bounds (the header of a table by empty cells, a mark by its chip); what would take more
-# characters or cells is shown as it is written.
-_MOST_CHARACTERS, _MOST_CELLS = 1_000_000, 40_000
-_QUOTE = 160
-
-# The cited sources by their numbers.
-Sources = Mapping[int, Citation]
-
-
-class _Renderer(RendererHTML):
-    """Writes texts with what is doubtful in them, the marks of sources as chips, and code."""
-
-    def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        """Return a text, what belongs to doubtful sentences in amber, and on hover what their sources lack."""
-        text, made, done = tokens[idx].content, "", 0
-        for start, end, why in sorted(tokens[idx].meta.get("doubts", ())):
-            doubtful = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(text[start:end])}</mark>'
-            made, done = f"{made}{escape(text[done:start])}{doubtful}", end
-        return f"{made}{escape(text[done:])}"
-
-    def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return _chip(tokens[idx].meta["source"])
-
-    def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return _pre(tokens[idx].content)
-
-    text_special, code_block = text, fence
-
-
-@cache
-def _parser() -> MarkdownIt:
-    """Return a parser of CommonMark with tables and strikethrough, without HTML; only what passes `safe_href` is a link."""
-    parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])
-    parser.disable(["text_join", "image"])  # the first would make marks without a source part of a text
-    vars(parser).update(normalizeLink=lambda url: safe_href(url) or "", validateLink=bool, normalizeLinkText=str)
-    parser.inline.ruler.before("link", "mark", _read_mark)
-    parser.core.ruler.push("prepare", _prepare)
-    parser.core.ruler.push("doubts", _mark_doubts)
-    return parser
-
-
-def _read_mark(state: Any, silent: bool) -> bool:
-    """Make a mark of a known source a token of its own; one without a source is a text that is no part of a sentence."""
-    found = _MARK.match(state.src, state.pos)
-    if found is None or silent or state.linkLevel:  # silent: a link's text is looked for, and may hold what looks like a mark
-        return False
-    source = state.env["sources"].get(int(found[1]))
-    token = state.push("mark" if source else "text_special", "", 0)
-    token.content, token.meta = found[0], {"source": source}
-    state.pos = found.end()
-    return True
-
-
-def _prepare(state: Any) -> None:
-    """Let each block run the way of its letters, align the cells of tables, which JupyterLab's own are always to the right, and
-    make links that look like a mark mere text."""
-    both_ways = _RIGHT_TO_LEFT.search(state.src)
-    for token in state.tokens:
-        if both_ways and token.nesting == 1:
-            token.attrs["dir"] = "auto"
-        if token.type in ("th_open", "td_open"):
-            token.attrs.setdefault("style", f"text-align:{'right' if both_ways else 'left'}")
-        children, opened = token.children or [], 0
-        for at, child in enumerate(children):
-            if child.type == "link_open":
-                opened = at
-            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
-                "".join(part.content for part in children[opened + 1 : at]).strip()
-            ):
-                child.hidden = children[opened].hidden = True
-
-
-def _mark_doubts(state: Any) -> None:
-    """Note which parts of each text belong to sentences that their sources do not support, and what these lack.
-
-    Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
-    within them do not matter.
-    """
-    texts = [text for token in state.tokens for text in token.children or () if text.type in ("text", "code_inline")]
-    places = [(text, at) for text in texts for at, char in enumerate(text.content) if char.isalnum()]
-    letters = "".join(text.content[at] for text, at in places)
-    for claim in state.env["claims"]:
-        why = f"its source does not say: {one_line(', '.join(claim.missing)) or 'this'}"
-        sentence = "".join(filter(str.isalnum, claim.sentence))
-        begins = letters.find(sentence)
-        found = places[begins : begins + len(sentence)] if begins >= 0 else []
-        for text in {id(text): text for text, _ in found}.values():
-            start, end = found[0][1] if text is found[0][0] else 0, len(text.content)
-            if text is found[-1][0]:  # what closes the sentence belongs to it
-                end -= len(text.content[found[-1][1] + 1 :].lstrip(".,;:!?)>\"'”’…。！？"))
-            text.meta.setdefault("doubts", []).append((start, end, why))
-
-
-def _pre(text: str) -> str:
-    return f'<pre style="{STYLES["code"]}"><code>{escape(text)}</code></pre>\n'
-
-
-@lru_cache(maxsize=1024)
-def _chip(source: Citation) -> str:
-    """Return the mark of a source in a text: a chip with its number and site, the quote on hover."""
-    href = safe_href(source.url)
-    quote = f" — “{shorten(one_line(source.cited_text), _QUOTE)}”" if source.cited_text else ""
-    name = site_of(source.url) if href else one_line(source.title)
-    title, label = escape(f"{place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
-    tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
-    return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
-
-
-def _guarded(markdown: str, make: Callable[[str], str], otherwise: Callable[[str], str]) -> Markup:
-    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
-    text = visible(markdown)
-    lines = text.split("\n")
-    with suppress(RecursionError, ValueError, IndexError, KeyError, AttributeError):
-        if max(line.count("|") for line in lines) * len(lines) <= _MOST_CELLS and len(made := make(text)) <= _MOST_CHARACTERS:
-            return Markup(made)
-    return Markup(otherwise(text))
-
-
-def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> Markup:
-    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source.
-
-    Sentences that the `claims` doubt are marked in amber.
-    """
-    env = {"sources": sources or {}, "claims": claims}
-    return _guarded(markdown, lambda text: _cleaner().clean(_parser().render(text, env)), _pre)
-
-
-# --- Markdown, to Markdown -----------------------------------------------------------------------------------------
-
-_MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
-# What would begin a list, a heading, a quotation or a rule at the start of a line.
-_BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
-_NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
-# The sign behind which a bare address begins: a renderer would link it, and take in a backtick that follows.
-_ADDRESS = re.compile(r"(?i)(\b(?:https?|ftp)(?=://)|\bwww(?=\.))(.)")
-# Pandoc (nbconvert to PDF) and MyST read attributes, raw output formats and directives in braces. JupyterLab unescapes the
-# backslashes of a link's text, then reads it again, so what is not harmless by itself is an entity.
-_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", **{sign: f"&#{ord(sign)};" for sign in "`{[]"}})
-# Brackets around mere words ("[PDF]", "[sic]"), by which nothing stands that makes a link or a definition of them.
-_ORDINARY = re.compile(r"&#91;(\w[\w .,'’/-]*)&#93;(?![(:]|&#91;)")
-_EMPHASIS = re.compile(r"([*~|]|(?<![^\W_])_|_(?![^\W_]))")
-# Names of fences that colour code; others ("mermaid", "math") are drawn or typeset by GitHub.
-_COLOURED = set(
-    "bash c cpp csharp css go html java javascript json julia php python r ruby rust sh sql toml typescript xml yaml".split()
-)
-# What would become something else: two pieces of code, a mark and a text that it makes a link or a definition with.
-_TOUCHING = ("``", "](", "][", "]:")
-_RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
-
-
-def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
-    """Return Markdown that says the same as `to_html` and is as harmless; `[n]` of a known source becomes a link.
-
-    There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
-    """
-    env = {"sources": sources or {}, "claims": ()}
-    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parser().parse(text, env)).children), _fence)
-
-
-def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:
-    return gap.join(filter(None, map(_block, nodes)))
-
-
-def _block(node: SyntaxTreeNode) -> str:
-    match node.type:
-        case "paragraph":
-            return _unmarked(_inline(node))
-        case "heading":
-            text = re.sub(r"(#+)$", r"\\\1", _inline(node).replace("\n", " "))
-            return f"{'#' * int(node.tag[1])} {text}".rstrip()
-        case "blockquote":
-            return "\n".join(f"> {line}".rstrip() for line in _blocks(node.children).split("\n"))
-        case "bullet_list" | "ordered_list":
-            return _list(node)
-        case "table":
-            return _table(node)
-        case "fence" | "code_block":
-            return _fence(node.content, node.info)
-        case _:
-            return "***"  # a rule; there are no others
-
-
-def _list(node: SyntaxTreeNode) -> str:
-    """Return a list, with gaps as in the source, and where a block could be read as part of the text before it."""
-    inner = [child for item in node.children for child in item.children]
-    is_tight = all(child.hidden or (child.type.endswith("_list") and child.attrs.get("start", 1) == 1) for child in inner)
-    gap, items = "\n" if is_tight else "\n\n", []
-    for n, item in enumerate(node.children, int(node.attrs.get("start", 1))):
-        marker = f"{'' if node.type == 'bullet_list' else n}{node.markup} "
-        body = marker + _blocks(item.children, gap)
-        items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), body).rstrip())
-    return gap.join(items)
-
-
-def _table(node: SyntaxTreeNode) -> str:
-    rows = [row.children for part in node.children for row in part.children]
-    lines = [[re.sub(r"\\?\|", r"\\|", _inline(cell).replace("\n", " ")) for cell in row] for row in rows]
-    lines.insert(1, [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0]])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _unmarked(text: str) -> str:
-    """Return a paragraph none of whose lines would begin another block."""
-    return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
-
-
-def _inline(node: SyntaxTreeNode) -> str:
-    """Return the text of a paragraph, a heading, a cell, or an element of them."""
-    made = ""
-    for child in node.children:
-        part = _inline(child) if child.type == "inline" else _written(child)
-        made += " " * (made[-1:] + part[:1] in _TOUCHING) + part
-    return made
-
-
-def _written(node: SyntaxTreeNode) -> str:
-    match node.type:
-        case "mark" if safe_href(url := node.meta["source"].url):
-            return _linked(url, node.content)
-        case "text" | "text_special" | "mark":
-            return _text(node.content)
-        case "code_inline":
-            return _code(node.content)
-        case "softbreak" | "hardbreak":
-            return "\n" if node.type == "softbreak" else "  \n"
-        case "link":
-            return _inline(node) if node.hidden else _linked(str(node.attrs["href"]), _inline(node))
-        case _:
-            return node.markup + _inline(node) + node.markup  # em, strong, s
-
-
-def _linked(url: str, text: str) -> str:
-    """Return Markdown as a link, or as it is when the address may not be one."""
-    href = re.sub(r"[()$*]", lambda sign: f"%{ord(sign[0]):02X}", safe_href(url) or "").replace("&", "&amp;")
-    return f"[{text}]({href})" if href else text
-
-
-def link_markdown(url: str, text: str = "") -> Markup:
-    """Return one line of text, by default the host, as a Markdown link, or as mere text when the address may not be one."""
-    label = one_line(text or (host_of(url) if safe_href(url) else url))
-    return Markup(_unmarked(_linked(url, _text(label))))
-
-
-def text_markdown(text: str) -> Markup:
-    """Return one line of plain text as Markdown in which nothing is markup."""
-    return Markup(_unmarked(_text(one_line(text))))
-
-
-def _text(text: str) -> str:
-    """Return text on one line in which nothing is markup; what could be mathematics (a dollar amount, a backslash command)
-    becomes code."""
-    parts = enumerate(_MATH.split(re.sub(r"\s+", " ", text)))
-    return "".join(_code(part) if i % 2 else _quoted(part) for i, part in parts)
-
-
-def _quoted(text: str) -> str:
-    text = _ORDINARY.sub(r"[\1]", text.translate(_ENTITIES))
-    text = _ADDRESS.sub(lambda found: f"{found[1]}&#{ord(found[2])};", text)
-    return re.sub("!$", "&#33;", _EMPHASIS.sub(r"\\\1", text))  # before a link, it would make an image of it
-
-
-def _code(text: str) -> str:
-    """Return code between more backticks than are in a row in it."""
-    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    text = re.sub(r"\s", " ", text)
-    pad = " " if text[0] == "`" or text[-1] == "`" or (text[0] == text[-1] == " " and text.strip()) else ""
-    return f"{ticks}{pad}{text}{pad}{ticks}"
-
-
-def _fence(content: str, info: str = "") -> str:
-    """Return a block of code; its language is kept where it only colours."""
-    ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
-    language = info if info in _COLOURED else ""
-    return "\n".join((ticks + language, content.rstrip("\n"), ticks))

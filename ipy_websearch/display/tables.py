@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
-from ipy_websearch.display.render import View, words
-from ipy_websearch.display.text import cell, iso, one_line, place_of, safe_href, short_address
+from ipy_websearch.display.render import View, cell, iso, one_line, place_of, safe_href, short_address, words
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, settings_in_force
-from ipy_websearch.text import duration, plural, shorten, usd
+from ipy_websearch.text import plural, shorten, usd
 
 ENRICHED_ROWS = 20
 LOW_CONFIDENCE = 0.5
@@ -31,7 +30,6 @@ _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _OWN = 4
 _ADDRESS = 4096
-NOTHING = "Try fewer words, drop --site or --freshness, or name another provider with --provider."
 
 
 # --- search results ---------------------------------------------------------------------------------------------
@@ -64,7 +62,7 @@ def search_view(found: Any) -> View | None:
     return {
         "rows": rows,
         "more": _more(len(frame) - len(shown)),
-        "nothing": NOTHING,
+        "nothing": "Try fewer words, drop --site or --freshness, or name another provider with --provider.",
         "notices": notices,
         "summary": words("tables", "found", search, len(frame)),
     }
@@ -92,6 +90,7 @@ def enriched_view(frame: Any) -> View | None:
     ]
     columns += [list(map(_valued, shown[name], *(shown[part] for part in parts[name]))) for name in asked]
     filled = {name: int(frame[name].notna().sum()) for name in asked}
+    low = sum(int((frame[f"{name}_confidence"] < LOW_CONFIDENCE).sum()) for name in asked)
     numeric = {name: frame[name].dtype.kind in "iuf" for name in asked}
     heads = [{"name": "", "numeric": True}, *({"name": one_line(name), "numeric": False} for name in own)]
     heads += [{"name": one_line(name), "numeric": numeric[name], "filled": filled[name]} for name in asked]
@@ -101,7 +100,7 @@ def enriched_view(frame: Any) -> View | None:
         "total": len(frame),
         "more": _more(len(frame) - len(shown)),
         "failures": _failures(frame),
-        "summary": _enriched_summary(frame, filled),
+        "summary": words("tables", "enriched", frame, sum(filled.values()), len(frame) * len(filled), low, LOW_CONFIDENCE),
     }
 
 
@@ -111,21 +110,6 @@ def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
     about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
     low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
     return {"text": cell(value) or "—", "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
-
-
-def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
-    low = sum(int((frame[f"{name}_confidence"] < LOW_CONFIDENCE).sum()) for name in filled)
-    spent = frame["enrich_cost_usd"].sum() if "enrich_cost_usd" in frame.columns else 0.0
-    report = frame.attrs.get("report")
-    parts = (
-        plural(len(frame), "row"),
-        f"{sum(filled.values()):,} of {plural(len(frame) * len(filled), 'cell')} filled",
-        f"{low} below {LOW_CONFIDENCE} confidence (marked)" if low else "",
-        usd(float(spent)) if spent else "",
-        duration(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
-        f"all {len(frame.columns)} columns: .columns",
-    )
-    return " · ".join(filter(None, parts))
 
 
 def _failures(frame: Any) -> list[str]:

@@ -18,13 +18,12 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from ipy_websearch.display.answer import timeline
-from ipy_websearch.display.render import View, bundle
-from ipy_websearch.display.text import cost, one_line
+from ipy_websearch.display.render import View, bundle, cost, one_line, words
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.text import duration, plural, shorten, visible
+from ipy_websearch.text import plural, shorten, visible
 
 # The most JSON of an overview and of a widget, which are stored with the notebook, and of one step; `answer.trace` has all.
 OVERVIEW_CHARACTERS = 48_000
@@ -63,16 +62,14 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
 
 def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
     """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
-    title, usage = shorten(one_line(answer.question), 120), answer.usage
+    title = shorten(one_line(answer.question), 120)
     if step:
         frame = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True))
         title = f"step {step} of {len(answer.trace)} · {title}"
         frame.view = {"title": title, "rows": step_views(answer, STEP_CHARACTERS, step), "is_open": True, "note": note}
         return frame
     frame = TraceFrame(answer.steps)
-    cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
-    tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens{cached}"
-    total = f"in all: {duration(answer.seconds)} · {tokens} · {cost(answer.cost_usd)}"
+    total = words("tables", "steps", answer)
     frame.view = {"title": title, "rows": step_views(answer), "total": total, "note": note or _HINT}
     return frame
 

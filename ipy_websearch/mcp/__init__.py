@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from ipy_websearch import __version__, background
 from ipy_websearch.api import TICK_S
-from ipy_websearch.display.text import iso
+from ipy_websearch.display.render import iso
 from ipy_websearch.enrichment.columns import NOTED
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.results import Citation, Money, ToolFinished

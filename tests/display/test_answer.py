@@ -12,7 +12,7 @@ import pytest
 
 from ipy_websearch import results as ev
 from ipy_websearch.display.answer import AnswerView
-from ipy_websearch.display.text import Terminal, cell, cost, iso
+from ipy_websearch.display.render import Terminal, cell, cost, iso
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
 from ipy_websearch.text import usd
@@ -209,7 +209,7 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
     told = "Mars has **two** moons.[1] Saturn has 274 moons and <b>rings</b>.[1]"
     answer = replace(ANSWER, text=told, citations=cited, checked=claims, notices=())
     (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', html_of(answer))
-    assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b&gt;.")
+    assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b")
     table = "| Moons of Saturn | count |\n|---|---|\n| of Saturn | 274 [1] |\n\nOur *Saturn* has **274** moons [1], and more."
     claims = tuple(Claim("partly", ("274",), sentence) for sentence in ("| of Saturn | 274 |", "Our Saturn has 274 moons"))
     marked_in_table = re.findall(r"<mark [^>]*>(.*?)</mark>", html_of(replace(answer, text=table, checked=claims)))

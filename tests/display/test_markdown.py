@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ipy_websearch.display.render import link, link_markdown, text_markdown, to_html, to_safe_markdown
-from ipy_websearch.display.text import PLAIN, Terminal, host_of, safe_href, short_address, site_of
+from ipy_websearch.display.markdown import link_markdown, text_markdown, to_html, to_safe_markdown
+from ipy_websearch.display.render import PLAIN, Terminal, host_of, link, safe_href, short_address, site_of
 from ipy_websearch.results import Citation
 from ipy_websearch.text import plain
 from tests.fakes.forms import unstyled
@@ -96,7 +96,7 @@ def test_addresses_are_quoted_so_that_they_cannot_leave_their_attribute() -> Non
 
 
 def test_hosts_sites_and_short_addresses_are_for_reading() -> None:
-    assert [host_of(u) for u in ("https://www.a.example/x", "file:///x", "https://[x/")] == ["a.example", "file", ""]
+    assert [host_of(u) for u in ("https://www.a.example/x", "file:///x", "https://[x/")] == ["a.example", "file", "https"]
     assert short_address("https://www.a.example/docs/page.html?q=1#top") == "a.example/docs/page.html"
     addresses = (
         "https://www.nytimes.com/x",

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.display.render import render
-from ipy_websearch.display.text import Terminal
+from ipy_websearch.display.render import Terminal, render
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, use_settings

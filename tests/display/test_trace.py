@@ -13,7 +13,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
-from ipy_websearch.display.text import cost
+from ipy_websearch.display.render import cost
 from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, without_keys
 from ipy_websearch.results import Answer, Step
 from tests.fakes.engines import hit

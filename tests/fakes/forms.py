@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from ipy_websearch.display.answer import AnswerView, answer_view, panel_view
-from ipy_websearch.display.render import Form, render
+from ipy_websearch.display.render import PLAIN, Form, Terminal, render
 from ipy_websearch.display.tables import cost_view, enriched_view, page_view, search_view
-from ipy_websearch.display.text import PLAIN, Terminal
 from ipy_websearch.display.trace import TraceFrame, trace_view
 from ipy_websearch.frames import CostFrame, EnrichedFrame, SearchFrame
 from ipy_websearch.results import Answer, Page, Panel, SearchResults

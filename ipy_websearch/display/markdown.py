@@ -1,0 +1,307 @@
+"""Markdown of models and pages, made harmless: as HTML, or as Markdown again for files, cells and front ends that render it.
+
+It has one parser, with raw HTML off; images become links, since an image's address is fetched, and can carry data out.
+GitHub, VS Code, nbconvert and JupyterLab each have a dialect: what all agree on is used; what one of them could take for HTML,
+an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+from markupsafe import Markup, escape
+
+from ipy_websearch.display.render import STYLES, cleaner, host_of, one_line, place_of, safe_href, site_of
+from ipy_websearch.results import Citation, Claim
+from ipy_websearch.text import shorten, visible
+
+# --- to HTML ---------------------------------------------------------------------------------------------
+
+_MARK = re.compile(r"\[(\d{1,4})\]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
+# A hostile text can grow without bounds (the header of a table by empty cells, a mark by its chip); what would take more
+# characters or cells is shown as it is written.
+_MOST_CHARACTERS, _MOST_CELLS = 1_000_000, 40_000
+
+# The cited sources by their numbers.
+Sources = Mapping[int, Citation]
+
+
+class _Renderer(RendererHTML):
+    """Writes texts with what is doubtful in them, the marks of sources as chips, and code."""
+
+    def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        """Return a text, what belongs to doubtful sentences in amber, and on hover what their sources lack."""
+        text, made, done = tokens[idx].content, "", 0
+        for start, end, why in sorted(tokens[idx].meta.get("doubts", ())):
+            doubtful = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(text[start:end])}</mark>'
+            made, done = f"{made}{escape(text[done:start])}{doubtful}", end
+        return f"{made}{escape(text[done:])}"
+
+    def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return _chip(tokens[idx].meta["source"])
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return _pre(tokens[idx].content)
+
+    text_special, code_block = text, fence
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return a parser of CommonMark with tables and strikethrough, without HTML; only what passes `safe_href` is a link."""
+    parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])
+    parser.disable(["text_join", "image"])  # the first would make marks without a source part of a text
+    vars(parser).update(normalizeLink=lambda url: safe_href(url) or "", validateLink=bool, normalizeLinkText=str)
+    parser.inline.ruler.before("link", "mark", _read_mark)
+    parser.core.ruler.push("prepare", _prepare)
+    parser.core.ruler.push("doubts", _mark_doubts)
+    return parser
+
+
+def _read_mark(state: Any, silent: bool) -> bool:
+    """Make a mark of a known source a token of its own; one without a source is a text that is no part of a sentence."""
+    found = _MARK.match(state.src, state.pos)
+    if found is None or silent or state.linkLevel:  # silent: a link's text is looked for, and may hold what looks like a mark
+        return False
+    source = state.env["sources"].get(int(found[1]))
+    token = state.push("mark" if source else "text_special", "", 0)
+    token.content, token.meta = found[0], {"source": source}
+    state.pos = found.end()
+    return True
+
+
+def _prepare(state: Any) -> None:
+    """Let each block run the way of its letters, align the cells of tables, which JupyterLab's own are always to the right, and
+    make links that look like a mark mere text."""
+    both_ways = _RIGHT_TO_LEFT.search(state.src)
+    for token in state.tokens:
+        if both_ways and token.nesting == 1:
+            token.attrs["dir"] = "auto"
+        if token.type in ("th_open", "td_open"):
+            token.attrs.setdefault("style", f"text-align:{'right' if both_ways else 'left'}")
+        children, opened = token.children or [], 0
+        for at, child in enumerate(children):
+            if child.type == "link_open":
+                opened = at
+            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
+                "".join(part.content for part in children[opened + 1 : at]).strip()
+            ):
+                child.hidden = children[opened].hidden = True
+
+
+def _mark_doubts(state: Any) -> None:
+    """Note which parts of each text belong to sentences that their sources do not support, and what these lack.
+
+    Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
+    within them do not matter.
+    """
+    texts = [text for token in state.tokens for text in token.children or () if text.type in ("text", "code_inline")]
+    places = [(text, at) for text in texts for at, char in enumerate(text.content) if char.isalnum()]
+    letters = "".join(text.content[at] for text, at in places)
+    for claim in state.env["claims"]:
+        why = f"its source does not say: {one_line(', '.join(claim.missing)) or 'this'}"
+        sentence = "".join(filter(str.isalnum, claim.sentence))
+        begins = letters.find(sentence)
+        found = places[begins : begins + len(sentence)] if begins >= 0 else []
+        for text in {id(text): text for text, _ in found}.values():
+            start = found[0][1] if text is found[0][0] else 0
+            end = found[-1][1] + 1 if text is found[-1][0] else len(text.content)
+            text.meta.setdefault("doubts", []).append((start, end, why))
+
+
+def _pre(text: str) -> str:
+    return f'<pre style="{STYLES["code"]}"><code>{escape(text)}</code></pre>\n'
+
+
+@lru_cache(maxsize=1024)
+def _chip(source: Citation) -> str:
+    """Return the mark of a source in a text: a chip with its number and site, the quote on hover."""
+    href = safe_href(source.url)
+    quote = f" — “{shorten(one_line(source.cited_text), 160)}”" if source.cited_text else ""
+    name = site_of(source.url) if href else one_line(source.title)
+    title, label = escape(f"{place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
+    tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
+    return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
+
+
+def _guarded(markdown: str, make: Callable[[str], str], otherwise: Callable[[str], str]) -> Markup:
+    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
+    text = visible(markdown)
+    lines = text.split("\n")
+    with suppress(RecursionError, ValueError, IndexError, KeyError, AttributeError):
+        if max(line.count("|") for line in lines) * len(lines) <= _MOST_CELLS and len(made := make(text)) <= _MOST_CHARACTERS:
+            return Markup(made)
+    return Markup(otherwise(text))
+
+
+def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> Markup:
+    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source.
+
+    Sentences that the `claims` doubt are marked in amber.
+    """
+    env = {"sources": sources or {}, "claims": claims}
+    return _guarded(markdown, lambda text: cleaner().clean(_parser().render(text, env)), _pre)
+
+
+def inline(text: str) -> Markup:
+    """Return one line of Markdown as HTML."""
+    return Markup(_parser().renderInline(one_line(text), {"sources": {}, "claims": ()}))
+
+
+# --- to Markdown -----------------------------------------------------------------------------------------
+
+_MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
+# What would begin a list, a heading, a quotation or a rule at the start of a line.
+_BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
+_NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
+# The sign behind which a bare address begins: a renderer would link it, and take in a backtick that follows.
+_ADDRESS = re.compile(r"(?i)(\b(?:https?|ftp)(?=://)|\bwww(?=\.))(.)")
+# Pandoc (nbconvert to PDF) and MyST read attributes, raw output formats and directives in braces. JupyterLab unescapes the
+# backslashes of a link's text, then reads it again, so what is not harmless by itself is an entity.
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", **{sign: f"&#{ord(sign)};" for sign in "`{[]"}})
+# Brackets around mere words ("[PDF]", "[sic]"), by which nothing stands that makes a link or a definition of them.
+_ORDINARY = re.compile(r"&#91;(\w[\w .,'’/-]*)&#93;(?![(:]|&#91;)")
+_EMPHASIS = re.compile(r"([*~|]|(?<![^\W_])_|_(?![^\W_]))")
+# Names of fences that colour code; others ("mermaid", "math") are drawn or typeset by GitHub.
+_COLOURED = set(
+    "bash c cpp csharp css go html java javascript json julia php python r ruby rust sh sql toml typescript xml yaml".split()
+)
+# What would become something else: two pieces of code, a mark and a text that it makes a link or a definition with.
+_TOUCHING = ("``", "](", "][", "]:")
+_RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
+
+
+def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
+    """Return Markdown that says the same as `to_html` and is as harmless; `[n]` of a known source becomes a link.
+
+    There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
+    """
+    env = {"sources": sources or {}, "claims": ()}
+    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parser().parse(text, env)).children), _fence)
+
+
+def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:
+    return gap.join(filter(None, map(_block, nodes)))
+
+
+def _block(node: SyntaxTreeNode) -> str:
+    match node.type:
+        case "paragraph":
+            return _unmarked(_inline(node))
+        case "heading":
+            text = re.sub(r"(#+)$", r"\\\1", _inline(node).replace("\n", " "))
+            return f"{'#' * int(node.tag[1])} {text}".rstrip()
+        case "blockquote":
+            return "\n".join(f"> {line}".rstrip() for line in _blocks(node.children).split("\n"))
+        case "bullet_list" | "ordered_list":
+            return _list(node)
+        case "table":
+            return _table(node)
+        case "fence" | "code_block":
+            return _fence(node.content, node.info)
+        case _:
+            return "***"  # a rule; there are no others
+
+
+def _list(node: SyntaxTreeNode) -> str:
+    """Return a list, with gaps as in the source, and where a block could be read as part of the text before it."""
+    inner = [child for item in node.children for child in item.children]
+    is_tight = all(child.hidden or (child.type.endswith("_list") and child.attrs.get("start", 1) == 1) for child in inner)
+    gap, items = "\n" if is_tight else "\n\n", []
+    for n, item in enumerate(node.children, int(node.attrs.get("start", 1))):
+        marker = f"{'' if node.type == 'bullet_list' else n}{node.markup} "
+        body = marker + _blocks(item.children, gap)
+        items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), body).rstrip())
+    return gap.join(items)
+
+
+def _table(node: SyntaxTreeNode) -> str:
+    rows = [row.children for part in node.children for row in part.children]
+    lines = [[re.sub(r"\\?\|", r"\\|", _inline(cell).replace("\n", " ")) for cell in row] for row in rows]
+    lines.insert(1, [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0]])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _unmarked(text: str) -> str:
+    """Return a paragraph none of whose lines would begin another block."""
+    return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
+
+
+def _inline(node: SyntaxTreeNode) -> str:
+    """Return the text of a paragraph, a heading, a cell, or an element of them."""
+    made = ""
+    for child in node.children:
+        part = _inline(child) if child.type == "inline" else _written(child)
+        made += " " * (made[-1:] + part[:1] in _TOUCHING) + part
+    return made
+
+
+def _written(node: SyntaxTreeNode) -> str:
+    match node.type:
+        case "mark" if safe_href(url := node.meta["source"].url):
+            return _linked(url, node.content)
+        case "text" | "text_special" | "mark":
+            return _text(node.content)
+        case "code_inline":
+            return _code(node.content)
+        case "softbreak" | "hardbreak":
+            return "\n" if node.type == "softbreak" else "  \n"
+        case "link":
+            return _inline(node) if node.hidden else _linked(str(node.attrs["href"]), _inline(node))
+        case _:
+            return node.markup + _inline(node) + node.markup  # em, strong, s
+
+
+def _linked(url: str, text: str) -> str:
+    """Return Markdown as a link, or as it is when the address may not be one."""
+    href = re.sub(r"[()$*]", lambda sign: f"%{ord(sign[0]):02X}", safe_href(url) or "").replace("&", "&amp;")
+    return f"[{text}]({href})" if href else text
+
+
+def link_markdown(url: str, text: str = "") -> Markup:
+    """Return one line of text, by default the host, as a Markdown link, or as mere text when the address may not be one."""
+    label = one_line(text or (host_of(url) if safe_href(url) else url))
+    return Markup(_unmarked(_linked(url, _text(label))))
+
+
+def text_markdown(text: str) -> Markup:
+    """Return one line of plain text as Markdown in which nothing is markup."""
+    return Markup(_unmarked(_text(one_line(text))))
+
+
+def _text(text: str) -> str:
+    """Return text on one line in which nothing is markup; what could be mathematics (a dollar amount, a backslash command)
+    becomes code."""
+    parts = enumerate(_MATH.split(re.sub(r"\s+", " ", text)))
+    return "".join(_code(part) if i % 2 else _quoted(part) for i, part in parts)
+
+
+def _quoted(text: str) -> str:
+    text = _ORDINARY.sub(r"[\1]", text.translate(_ENTITIES))
+    text = _ADDRESS.sub(lambda found: f"{found[1]}&#{ord(found[2])};", text)
+    return re.sub("!$", "&#33;", _EMPHASIS.sub(r"\\\1", text))  # before a link, it would make an image of it
+
+
+def _code(text: str) -> str:
+    """Return code between more backticks than are in a row in it."""
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    text = re.sub(r"\s", " ", text)
+    pad = " " if text[0] == "`" or text[-1] == "`" or (text[0] == text[-1] == " " and text.strip()) else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _fence(content: str, info: str = "") -> str:
+    """Return a block of code; its language is kept where it only colours."""
+    ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
+    language = info if info in _COLOURED else ""
+    return "\n".join((ticks + language, content.rstrip("\n"), ticks))
