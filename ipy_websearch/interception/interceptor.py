@@ -6,14 +6,13 @@ where the API is. Naming an engine, or the platform, asks for ours.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.interception.native import Unpacked, blocks_of, is_sound, web_blocks
+from ipy_websearch.interception.native import Unpacked, is_sound, web_blocks
 from ipy_websearch.interception.run import InterceptedCall
 from ipy_websearch.interception.tools import (
     WebTool,
@@ -33,7 +32,6 @@ from ipy_websearch.model.requests import (
     settled,
     tool_result,
 )
-from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
 from ipy_websearch.providers.base import Place
@@ -46,7 +44,6 @@ from ipy_websearch.tools.base import Tool
 ClientT = TypeVar("ClientT")
 
 _ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
-_VARYING = re.compile(r"\d+(?:\.\d+)?")  # seconds to wait, times of day: the problem is the same
 
 
 def intercept(
@@ -123,7 +120,6 @@ class WebSearchInterceptor:
         self._max_uses = checked("max_uses", max_uses)
         self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)
         self._named = bool(provider or search_tool_name)
-        self._told: set[str] = set()
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
             self.session.router.first(self._provider)  # raises for one that cannot be asked
@@ -180,7 +176,7 @@ class WebSearchInterceptor:
         own_prices()  # a mistake in the user's price file shows here, before anything is paid for
         history = Unpacked(partial(tool_result, platform=platform, cited=_may_cite(body)), keep_foreign)
         history.unpack(body["messages"])
-        booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
+        booking = session.booking(question(body["messages"]), model=str(body.get("model")))
         budget = booking.budget
         if budget.bounded:
             budget.terms, budget.hour_cache = terms_of(body), caches_for_an_hour(body)
@@ -217,11 +213,8 @@ class WebSearchInterceptor:
         return name if known else next(iter(named), None)
 
     def _tell(self, problem: str) -> None:
-        """Warn once of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
-        key = _VARYING.sub("#", problem)
-        if key not in self._told:
-            self._told.add(key)
-            warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
+        """Warn of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
+        warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
 
 def _platform_names(given: Collection[Any]) -> frozenset[str]:
@@ -234,19 +227,6 @@ def _platform_names(given: Collection[Any]) -> frozenset[str]:
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:
-    """Say whether results in a request may be cited: not together with an output format, nor beside some that may not be."""
+    """Say whether results in a request may be cited: not together with an output format."""
     config = body.get("output_config")
-    if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
-        return False
-    blocks = [block for message in body["messages"] for block in blocks_of(message)]
-    blocks += [inner for block in blocks if block.get("type") == "tool_result" for inner in blocks_of(block)]
-    cited = [block.get("citations") for block in blocks if block.get("type") == "search_result"]
-    return all(isinstance(citations, Mapping) and citations.get("enabled") for citations in cited)
-
-
-def _least_tokens(body: Mapping[str, Any]) -> int:
-    """Return the tokens that a reply must be able to have: room for all of its thinking, and for an answer."""
-    thinking, wanted = body.get("thinking"), body.get("max_tokens") or 0
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-    # What is wrong with it is for the API to say.
-    return min(wanted, budget + MIN_ANSWER_TOKENS) if isinstance(budget, int) and budget < wanted else MIN_ANSWER_TOKENS
+    return not (body.get("output_format") or (isinstance(config, Mapping) and config.get("format")))

@@ -57,7 +57,6 @@ _KINDS: dict[str, Kind] = {name: kind for kind, name in OUR_NAMES.items()}
 _RESULT_KINDS: dict[str, Kind] = {f"{name}_tool_result": kind for kind, name in NATIVE_NAMES.items()}
 _CALL_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
 _NO_REASON = {"stop_reason": None, "stop_sequence": None}
-_KNOWN = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 
 
 def pack(value: Any) -> str:
@@ -333,7 +332,7 @@ class EventWriter:
                 return self._start(raw.get("message") or {})
             case "message_delta":
                 self.delta = dict(raw.get("delta") or {})
-                self.rest |= {name: value for name, value in raw.items() if name not in ("type", "delta", "usage")}
+                self.rest = {name: value for name, value in raw.items() if name not in ("type", "delta", "usage")}
             case "ping":
                 return [dict(raw)]
             case kind if kind.startswith("content_block_"):
@@ -363,7 +362,6 @@ class EventWriter:
 
     def _start(self, message: Mapping[str, Any]) -> list[Event]:
         """Begin with the head of the first reply, which gives the whole its id and model."""
-        self.rest = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
         if self.head:
             return []
         self.head = {**message, "content": [], **_NO_REASON, "usage": message.get("usage") or {}}  # small servers say none
@@ -426,13 +424,9 @@ def _are_blocks(content: Any) -> bool:
         and isinstance(block.get("type"), str)
         and isinstance(block.get("text", ""), str)
         and (not isinstance(inner := block.get("content"), list | tuple) or _are_blocks(inner))
-        and _are_mappings(block.get("citations") if block["type"] == "text" else None)
+        and (block["type"] != "text" or isinstance(block.get("citations") or (), list | tuple))
         for block in content
     )
-
-
-def _are_mappings(values: Any) -> bool:
-    return values is None or (isinstance(values, list | tuple) and all(isinstance(value, Mapping) for value in values))
 
 
 def web_blocks(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Kind, bool]]:

@@ -86,7 +86,7 @@ class InterceptedCall(Face):
         self.writer = EventWriter(self.history.sources)
         self._places = {tool.index: tool for tool in self.wanted if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
-        self._kinds = {name: kind for name, kind in NAMES.items() if name not in others}
+        self._kinds = {name: kind for name, kind in NAMES.items() if name not in others and OUR_NAMES[kind] in self.tools}
         self._kinds |= {tool.name: tool.kind for tool in self._places.values()}
         fetches = OUR_NAMES["fetch"] in self.tools
         context = ToolContext({url for message in messages for url in known_addresses(message)} if fetches else set())
@@ -170,10 +170,8 @@ class InterceptedCall(Face):
         block = event.get("content_block")
         if event.get("type") != "content_block_start" or not isinstance(block, Mapping) or block.get("type") != "tool_use":
             return event
-        name = str(block.get("name"))
-        kind = self._kinds.get(name)
-        ours = kind is not None and OUR_NAMES[kind] in self.loop.runner.tools
-        return {**event, "content_block": {**block, "name": OUR_NAMES[kind] if kind and ours else name}}
+        kind = self._kinds.get(str(block.get("name")))
+        return {**event, "content_block": {**block, "name": OUR_NAMES[kind]}} if kind else event
 
     # --- what the loop asks (see `core.Face`) -------------------------------------------------------------------------
 
