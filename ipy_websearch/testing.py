@@ -249,7 +249,7 @@ class _Model(ModelClient):
 
     @property
     def platform(self) -> Platform:
-        return replace(self._web.platform, label="the fake web", server_tools=False)
+        return replace(self._web.platform, name="the fake web", server_tools=False)
 
     def _client(self) -> Any:
         if () not in self._clients:

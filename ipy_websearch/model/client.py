@@ -381,7 +381,7 @@ def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
     """Yield a whole message as the events of its stream, in the order in which the API sends them."""
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     for index, block in enumerate(message.get("content") or []):
-        begun, deltas = _as_deltas(dict(block))
+        begun, deltas = _begun(block)
         yield {"type": "content_block_start", "index": index, "content_block": begun}
         yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
         yield {"type": "content_block_stop", "index": index}
@@ -390,24 +390,12 @@ def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
     yield {"type": "message_stop"}
 
 
-def _as_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a block as its stream begins it, and the deltas that bring the rest; blocks of other types come whole."""
-    match block.get("type"):
-        case "text":
-            deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
-            deltas.append({"type": "text_delta", "text": block.get("text") or ""})
-            return {**block, "text": "", "citations": [] if block.get("citations") else None}, deltas
-        case "tool_use":
-            return {**block, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": json.dumps(block.get("input") or {})},
-            ]
-        case "thinking":
-            return {**block, "thinking": "", "signature": ""}, [
-                {"type": "thinking_delta", "thinking": block.get("thinking") or ""},
-                {"type": "signature_delta", "signature": block.get("signature") or ""},
-            ]
-        case _:
-            return block, []
+def _begun(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+    """Return a block as its stream begins it, and the deltas that bring the rest: of texts, which are shown as they come."""
+    if block.get("type") != "text":
+        return block, []
+    deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+    return {**block, "text": "", "citations": []}, [*deltas, {"type": "text_delta", "text": block.get("text") or ""}]
 
 
 # --- a reply -----------------------------------------------------------------------------------------------------------
@@ -544,9 +532,6 @@ _HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the 
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
-# How servers refuse the form in which results of searches go up.
-_FORM = re.compile(r"search_result\b|should be '?text")
-_NO_BLOCKS = "; for a server that takes no `search_result` blocks, `%config WebSearch.platform = 'vllm'` sends plain text"
 _BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
@@ -630,8 +615,7 @@ def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     """Return one line for an error status of the API, with what to do."""
     alike = 402 if _spent(status, detail, wait_s) else 413 if status == 400 and "prompt is too long" in detail else status
     if alike not in _EXPLAINED:
-        advice = _NO_BLOCKS if status in (400, 422) and _FORM.search(detail) else ""
-        return f"the Anthropic API refused the request ({status} {kind}: {detail}){advice}".replace(" :", ":")
+        return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
     what, advice = _EXPLAINED[alike]
     if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
         advice = f"the server asks to be left alone for {duration(wait_s)}"

@@ -42,8 +42,7 @@ class Platform:
 
     `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
     last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
-    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`). `label`: what messages
-    call it, where that is not its name.
+    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`).
     """
 
     name: str
@@ -54,7 +53,6 @@ class Platform:
     server_tools: bool = False
     other_models: bool = False
     assumed: bool = False
-    label: str = ""
 
 
 def _text_and_tools(name: str) -> Platform:
@@ -116,8 +114,6 @@ ALIASES = {
     "fable": "claude-fable-5-2",
 }
 
-_CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
-_SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
 
 
@@ -163,13 +159,6 @@ def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
         return {}
     adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
     return {"output_config": {"effort": effort}, **adaptive}
-
-
-def context_window(name: str) -> int:
-    """Return how many tokens a model reads at once; 32,000 for models that are not Anthropic's, whose size is not known."""
-    if not _CLAUDE.search(name):
-        return 32_000
-    return 200_000 if _SMALL_WINDOW.search(name) and not name.endswith("[1m]") else 1_000_000
 
 
 # --- the body ----------------------------------------------------------------------------------------------------------
@@ -412,8 +401,9 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
         ConfigError: the platform runs no tools.
     """
     if not platform.server_tools:
-        who = platform.label or platform.name
-        raise ConfigError(f"{who} has no web tools of its own (--tools native); use --tools standard, which works everywhere")
+        raise ConfigError(
+            f"{platform.name} has no web tools of its own (--tools native); use --tools standard, which works everywhere"
+        )
     bounds: dict[str, Any] = {"max_uses": max_uses}
     if request.allowed_domains:
         bounds["allowed_domains"] = list(request.allowed_domains)
@@ -432,6 +422,9 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------------
+
+# What a model reads at most (platform.claude.com/docs, "Models", read 2026-11).
+MOST_TOKENS = 1_000_000
 
 # The most that an image has: larger ones are made smaller (platform.claude.com/docs, "Vision", read 2026-11).
 IMAGE_TOKENS = 5_000
@@ -466,18 +459,14 @@ _WEIGHTS = (
 )
 _KIND_OF = {byte: kind for kind, (members, _) in enumerate(_WEIGHTS) for byte in members}  # the last kind that has it
 _KINDS = bytes(_KIND_OF.get(byte, len(_WEIGHTS)) for byte in range(256))
-_RUN = 32  # bytes without a break, looked for at every 32nd byte: longer than words are
-_WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "+/=") else 32 for b in range(256))
 
 
 def text_tokens(text: str) -> int:
     """Return the most tokens that a text is to be expected to have."""
     data = text.encode("utf-8", "surrogatepass")
-    kinds, words = data.translate(_KINDS), data.translate(_WORDS)
+    kinds = data.translate(_KINDS)
     hundredths = sum(kinds.count(kind) * weight for kind, (_, weight) in enumerate(_WEIGHTS))
-    # Keys, hashes and base64 have hardly a word in them: twice as many tokens as letters otherwise have.
-    unbroken = sum([b" " not in words[at : at + _RUN] for at in range(0, len(words) - _RUN + 1, _RUN)])
-    return -(-(hundredths + unbroken * _RUN * _LETTER) // 100)
+    return -(-hundredths // 100)
 
 
 def _objects(part: Any) -> Iterator[Mapping[str, Any]]:
@@ -504,12 +493,12 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     """Return the most input tokens that a request is to be expected to be billed for.
 
     Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
-    allows. A request that names documents elsewhere counts as all that the model can read.
+    allows. A request that names documents elsewhere counts as all that models can read.
     """
     tokens = prompt_tokens(body)
     sources = [block.get("source") for block in _objects(body.get("messages")) if block.get("type") != "image"]
     if any(isinstance(source, Mapping) and source.get("type") in ("url", "file") for source in sources):
-        tokens = max(tokens, context_window(str(body.get("model"))))
+        tokens = max(tokens, MOST_TOKENS)
     return tokens + _native(tokens, body)
 
 

@@ -28,7 +28,6 @@ import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -83,29 +82,24 @@ class CallersThread:
 
     def __init__(self, call_next: Any) -> None:
         self._call_next = call_next
-        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine function on the background loop to its end; what interrupts this thread cancels it."""
         task = background.Task(function)
         task.future.add_done_callback(lambda _: self._jobs.put(None))
         try:
-            while (job := self._next_job()) is not None:
-                future, called = job
-                if future.set_running_or_notify_cancel():
-                    try:
-                        future.set_result(called())
-                    except Exception as exc:
-                        future.set_exception(exc)
-            return task.future.result()
+            while True:
+                try:
+                    job = self._jobs.get(timeout=background.POLL_S)
+                except queue.Empty:
+                    continue
+                if job is None:
+                    return task.future.result()
+                job()
         except BaseException:
             task.cancel()
             raise
-
-    def _next_job(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        while True:
-            with suppress(queue.Empty):
-                return self._jobs.get(timeout=background.POLL_S)
 
     async def send(self, request: Any) -> Any:
         """Send a request."""
@@ -128,7 +122,15 @@ class CallersThread:
     async def _called(self, function: Callable[[], T]) -> T:
         """Call a function in the caller's thread."""
         future: Future[T] = Future()
-        self._jobs.put((future, function))
+
+        def job() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except Exception as exc:
+                    future.set_exception(exc)
+
+        self._jobs.put(job)
         return await asyncio.wrap_future(future)
 
 

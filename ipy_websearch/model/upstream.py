@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,13 +32,8 @@ _NOT_PASSED = frozenset(
 _TIMEOUT = httpx2.Timeout(600.0, connect=5.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer under way: its status, its headers, and its body as it comes."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: AsyncIterator[bytes]
+# An answer under way: its status, its headers, and its body as it comes.
+Answered = tuple[int, Mapping[str, str], AsyncIterator[bytes]]
 
 
 class Upstream:
@@ -85,7 +79,7 @@ class Upstream:
         try:
             response = await getattr(self._client, method.lower())(path if self.cloud else target, **sent)
         except anthropic.APIStatusError as exc:
-            yield Answered(exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes())
+            yield exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes()
             return
         except anthropic.APIConnectionError as exc:
             raise connection_error(exc, self.name) from exc
@@ -93,7 +87,7 @@ class Upstream:
             raise ModelError(str(exc), status=404) from exc
         http = response.http_response
         try:
-            yield Answered(http.status_code, _given_back(http.headers), _as_text(response))
+            yield http.status_code, _given_back(http.headers), _as_text(response)
         finally:
             await http.aclose()
 

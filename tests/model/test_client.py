@@ -151,13 +151,6 @@ def test_odd_answers_are_understood(whole: bool, monkeypatch: pytest.MonkeyPatch
         assert [e["delta"]["text"] for e in got if e["type"] == "content_block_delta"] == [said]
 
 
-def test_a_server_that_takes_no_results_as_blocks_is_told_with_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "messages.2.content.0.content.0.type: Input should be 'text' or 'image'"
-    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
-    error = refused(monkeypatch, body, JSON, status="400 Bad Request")
-    assert said in str(error) and "%config WebSearch.platform = 'vllm'" in str(error)
-
-
 @pytest.mark.parametrize(("seconds", "said"), [("99999", "for 27.8 h"), ("600", "for 10 min"), ("1", "wait a moment")])
 def test_a_limit_says_for_how_long(seconds: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}).encode()

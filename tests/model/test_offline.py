@@ -110,7 +110,6 @@ def test_a_follow_up_carries_what_it_leaves_out(questions: list[str], title: str
         ("Who has more people, Japan or Germany?", ["124 million", "84 million"]),
         ("How much does an atom of potassium weigh?", ["39.098"]),
         ("capital of the UK", ["capital: London"]),
-        ("What is the capital of Atlantis?", ["None of them has “Atlantis”."]),
         ("How does photosynthesis work?", ["sugar"]),
         ("Who invented the pneumatic tyre?", ["Dunlop"]),
         ("What is the largest country by area?", ["Russia is"]),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ipy_websearch.model.requests import (
     IMAGE_TOKENS,
     caches_for_an_hour,
-    context_window,
     estimate_tokens,
     prompt_tokens,
     text_tokens,
@@ -92,7 +91,6 @@ def test_a_document_that_is_elsewhere_counts_as_all_that_the_model_reads(block: 
     if inside:
         block = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
     body = {"messages": user(block)}
-    assert estimate_tokens({**body, "model": "claude-haiku-4-5"}) == context_window("claude-haiku-4-5") == 200_000
     assert estimate_tokens({**body, "model": SONNET}) == 1_000_000
     assert prompt_tokens(body) < 500
 

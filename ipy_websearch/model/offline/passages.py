@@ -59,14 +59,14 @@ class Conversation:
     """A request's open question and all that belongs to it.
 
     `previous` is what the question before was searched with, `subject` the title that the newest answer cited first. `calls`
-    are the names and inputs of the tool calls made for the open question, by their ids, `sources` what came back, `failure` the
-    text of the last call that failed.
+    are the names of the tools called for the open question, `sources` what came back, `failure` the text of the last call that
+    failed.
     """
 
     question: str = ""
     previous: str = ""
     subject: str = ""
-    calls: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     failure: str = ""
 
@@ -89,7 +89,7 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     for message in messages:
         blocks = content_of(message)
         if message["role"] == "assistant":
-            talk.calls |= {block["id"]: (block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"}
+            talk.calls += [block["name"] for block in blocks if block["type"] == "tool_use"]
             titles = [cited.get("title") for block in blocks for cited in block.get("citations") or ()]
             talk.subject = next(filter(None, titles), talk.subject)
         elif message["role"] == "user":
@@ -97,10 +97,6 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
             if not results and (words := text_of(blocks)):
                 talk = Conversation(words, talk.query, talk.subject)
             talk.failure = next((text_of(content_of(block)) for block in results if block.get("is_error")), talk.failure)
-            for block in results:
-                _, asked = talk.calls.get(block["tool_use_id"], ("", {}))
-                if (url := asked.get("url")) and not block.get("is_error"):
-                    talk.sources.append(Source(url, url, tuple(re.split(r"\n\s*\n", text_of(content_of(block))))))
             given = [part for block in blocks for part in (block, *(content_of(block) if block in results else ()))]
             talk.sources += [cited_source(part, next(places)) for part in given if part["type"] == "search_result"]
     return talk
@@ -152,7 +148,7 @@ def answer_blocks(talk: Conversation) -> list[dict[str, Any]]:
     wanted = {stem(word) for word in content_words(talk.query)}
     quotes = [replace(passage, text=_excerpt(passage.text, wanted)) for passage in passages]
     parts = [cited_text(quote, "> " + _emphasized(quote.text, wanted)) for quote in quotes]
-    parts.insert(0, {"type": "text", "text": LABEL + _missing(talk.question, passages)})
+    parts.insert(0, {"type": "text", "text": LABEL})
     if (found := answering_sentence(talk.query, talk.sources)) is not None:
         parts.insert(0, cited_text(found, found.text))
     gap = {"type": "text", "text": "\n\n"}
@@ -166,14 +162,6 @@ def _why_nothing(talk: Conversation) -> str:
     if not talk.calls:
         return "There is no search tool in this question, and without one there is nothing to quote."
     return f"The search gave no passage for “{talk.query}”."
-
-
-def _missing(question: str, passages: Sequence[Passage]) -> str:
-    """Return a sentence that says which names and numbers of a question stand in no passage, "" when all do."""
-    there = {word for passage in passages for word in stems(f"{passage.source.title} {passage.text}")}
-    names = [word for word in content_words(question) if not word.islower() and not question.lstrip("¿¡\"'“ ").startswith(word)]
-    missing = [f"“{_escaped(name)}”" for name in names if stem(name) not in there]
-    return f" None of them has {' or '.join(missing)}." if missing else ""
 
 
 def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> list[Passage]:

@@ -20,12 +20,9 @@ from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import Conversation, answer_blocks, read_conversation
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.providers.passages import content_words
-from ipy_websearch.tools.web import likely_readings
 
 # Words of a row's questions that are searched for.
 QUERY_WORDS = 24
-# Pages that a question names and that are read.
-MOST_PAGES = 3
 
 _RECORDS = re.compile(r"record|answer|submit|save|extract|output|respond", re.IGNORECASE)
 
@@ -55,20 +52,15 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
 
 
 def _call(talk: Conversation, schemas: Mapping[str, Any], wanted: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool call to make now: a page that the question names, else a search, else the record.
+    """Return the tool call to make now: a search, then the record.
 
     `wanted` is the tool that the model has to call, "" when it may choose.
     """
     offered = {name: schema.get("properties") or {} for name, schema in schemas.items() if wanted in ("", name)}
-    readers, searchers = ([name for name, takes in offered.items() if kind in takes] for kind in ("url", "query"))
-    read = [given.get("url") for _, given in talk.calls.values()]
-    addresses = [readings[0] for readings in likely_readings(talk.question)[:MOST_PAGES] if readings]
-    unread = [url for url in addresses if readers and url not in read]
-    if unread:
-        return readers[0], {"url": unread[0]}
+    searchers = [name for name, takes in offered.items() if "query" in takes]
     if searchers and (wanted or not talk.calls):
         return searchers[0], {"query": search_words(talk.query)}
-    used = {name for name, _ in talk.calls.values()}.union(readers, searchers)
+    used = {*talk.calls, *searchers}
     for name in offered:
         if wanted or (_RECORDS.search(name) and name not in used):
             return name, fill_record(schemas[name], talk.question, talk.sources)
