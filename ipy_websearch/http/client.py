@@ -543,6 +543,11 @@ def bad_proxy(name: str, value: str) -> ConfigError:
     return ConfigError(f"{name} is {value.rpartition('@')[2]!r}, which cannot be used as a proxy; write http://host:port")
 
 
+def bad_environment() -> ConfigError:
+    """Return the error for a proxy of the environment that cannot be used."""
+    return bad_proxy(*next(((name, os.environ[name]) for name in _PROXIES if os.environ.get(name)), ("HTTPS_PROXY", "")))
+
+
 def tls_context() -> ssl.SSLContext:
     """Return the TLS settings: certifi's authorities, or those in SSL_CERT_FILE or SSL_CERT_DIR.
 
@@ -587,7 +592,7 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
             event_hooks={"response": [keep_location, forget_cookies]},
         )
     except (ValueError, ImportError, httpx.InvalidURL):
-        raise bad_proxy(*next((name, os.environ[name]) for name in _PROXIES if os.environ.get(name))) from None
+        raise bad_environment() from None
 
 
 # --- what was answered before ---------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.http.client import retry_after
+from ipy_websearch.http.client import bad_environment, retry_after
 from ipy_websearch.model.requests import OFFLINE, PLATFORMS, Platform, platform_at, settled
 from ipy_websearch.results import Usage
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -78,6 +78,8 @@ def open_client(platform: str, key: str | None) -> Any:
         raise ConfigError(
             f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read ({exc}); mend or unset it"
         ) from exc
+    except ValueError as exc:
+        raise bad_environment() from exc
     # A local server wants no key, but the SDK wants one to be given.
     return anthropic.AsyncAnthropic(api_key=key if key or token else "none", http_client=http_client, max_retries=0)
 
