@@ -309,7 +309,7 @@ class Session:
     def cost_curve(
         self, *, by: str = "kind", everything: bool = False, since: str | date | timedelta | None = None
     ) -> list[tuple[datetime, str, Decimal]]:
-        """Return (moment, group, US dollars that it added) in the order of time, in at most 500 steps."""
+        """Return (moment, group, US dollars) of each call, in the order of time."""
         return curve(self.ledger, by=by, **self._scope(everything, since))
 
     def reset_cost(self) -> None:

@@ -215,6 +215,7 @@ def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str
     first, last = curve.index[[0, -1]]
     curve.loc[last + max((last - first) / 30, pd.Timedelta(minutes=1))] = curve.loc[last]  # the last step has width, too
     groups = curve.loc[last].sort_values(ascending=False).index
+    curve = curve.iloc[:: -(len(curve) // 500 + 1)].iloc[::-1]  # more points than that cannot be told apart
     with matplotlib.rc_context(_LOOK):
         figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
         axes = figure.subplots()

@@ -519,7 +519,10 @@ def estimate(
     requests = limits.max_steps + 1 if has_tools else 1
     first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
     results = USUAL_RESULT_TOKENS + (run.result_tokens - RESULT_TOKENS) // 2  # of pages, half of the most is usual
-    course = _native_course(first, searches) if native_uses else _course(first, searches, results)
+    course = _course(first, searches, results)
+    if native_uses:  # one request, whose input is read again after each search
+        read = sum(first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
+        course = [Usage(read, searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]
     # Every request writes all it may, and the next one reads that, a page and results too.
     each = max_tokens + GROWTH_TOKENS + PAGE_TOKENS
     dear = (
@@ -553,9 +556,3 @@ def _course(first: int, searches: int, results: int) -> list[Usage]:
     for n, tokens in enumerate(written[1:]):
         course.append(Usage(output_tokens=tokens, cache_read_tokens=first + n * more, cache_write_5m_tokens=more))
     return course
-
-
-def _native_course(first: int, searches: int) -> list[Usage]:
-    """Return the same where the API searches by itself: one request, whose input is read again after each search."""
-    read = sum(first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
-    return [Usage(read, searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]

@@ -141,8 +141,8 @@ def test_every_report_is_the_exact_sum_of_its_rows(booked: list[LedgerRow], seco
         assert frame.input_tokens.sum() == sum(row.usage.input_tokens for row in mine)
         assert frame.cached.sum() == sum(row.cached for row in mine)
         assert len(frame) == len(mine) if by is None else frame.calls.sum() == len(mine)
-    steps = curve(ledger, session=session, since=since, by="model", points=5)
-    assert sum(usd for _, _, usd in steps) == sum(known) and len({moment for moment, _, _ in steps}) <= 15
+    steps = curve(ledger, session=session, since=since, by="model")
+    assert sum(usd for _, _, usd in steps) == sum(known)
 
 
 def test_unknown_prices_and_groups_are_named() -> None:
