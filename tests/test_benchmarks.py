@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import light_environment
-from tests.benchmarks.live import main, questions_of
+from tests.benchmarks.live import main
 from tests.benchmarks.loop import billed, both, question
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes.replies import text, tool_use
@@ -83,12 +83,3 @@ def test_the_budget_ends_the_run(messages_api: Any, brave_api: Any, capsys: pyte
     assert "stopped after" in out
     spent = float(out.split("| cost | ")[1].split(" USD")[0])
     assert 0 < spent <= 0.05
-
-
-def test_files_of_both_benchmarks_are_read_and_others_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("frames.tsv").write_text("\tPrompt\tAnswer\twiki_links\n0\tWho?\tJane\t[]\n", "utf-8")
-    assert questions_of(Path("frames.tsv")) == [("Who?", "Jane")]
-    Path("other.csv").write_text("a,b\n1,2\n", "utf-8")
-    with pytest.raises(SystemExit):
-        main(["--questions", "other.csv", "--budget", "1"])
-    assert "it needs question or problem or prompt, and answer" in capsys.readouterr().err

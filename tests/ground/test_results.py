@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer, Citation, Page, Panel, Panels, SearchResult, SearchResults, Step, Usage
+from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step, Usage
 from ipy_websearch.text import fold, plain, shorten, sound, visible
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
@@ -42,16 +42,6 @@ def test_results_are_a_sequence_and_a_frame_with_utc_dates() -> None:
 
 def answer(**values: Any) -> Answer:
     return Answer("q", "Ruby [1][2].", "m", **values)
-
-
-def test_in_a_list_a_value_is_one_short_line() -> None:
-    sources = (Citation(1, "A", "https://a.example/"), Citation(1, "A", "https://a.example/"))
-    long = repr(Answer("Who?", "Words. " * 200, "m", citations=sources))
-    found = SearchResults((SearchResult("A", "https://a.example/"),), "moons\x1b[31m", "brave")
-    page = Page("https://a.example/", "https://a.example/b", "Title", "text", 3, 9)
-    assert long.startswith("<Answer to 'Who?': 'Words. Words.") and long.endswith(", 1 source>") and len(long) < 200
-    assert repr(found) == "<SearchResults for 'moons\\x1b[31m': 1 result from brave>"
-    assert repr(page) == "<Page 'Title' of https://a.example/b: 3 of 9 lines>"
 
 
 def test_sources_are_one_row_each_with_their_passages_joined() -> None:
@@ -107,14 +97,6 @@ def test_panels_are_numbered_and_come_back_as_they_were() -> None:
     assert "2026-10-02" in kept[3].content and pickle.loads(pickle.dumps(kept[1])) == kept[1]
     assert Panel("P9", "t", {"n": 1}).content == "n: 1\n"
     assert "half" in panels.add("half", b'{"half": "\\ud83d", "deep": ' + b"[" * 400 + b"]" * 400 + b"}").content
-
-
-def test_the_panels_of_a_long_session_take_bounded_memory() -> None:
-    """The oldest leave, and the numbers go on."""
-    panels = Panels()
-    for n in range(2_000):
-        panels.add(f"search {n}", b"{}")
-    assert panels.get("P1000") is None and panels.get("P2000") is not None and len(panels) == 1_000
 
 
 # --- text ---

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import anthropic
-import duckdb
-import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch import api, sql
+from ipy_websearch import api
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
 from ipy_websearch.testing import FakeWeb, check_request
@@ -41,23 +38,6 @@ def test_search_and_fetch_give_what_was_given() -> None:
             ipy_websearch.fetch("https://other.example/")
         answer = ipy_websearch.ask("Who is the CEO of two words?", read_pages=0)
         assert "Jo Doe" in answer.text and ACME[0] in list(answer.sources.url)
-
-
-def test_enrich_and_sql_find_it_too(tmp_path: Path) -> None:
-    """Records fill rows, failures are the rows' own, `ask_ai` is a chunk of them; nothing is written to disk."""
-    frame = pd.DataFrame({"company": ["Acme", "Bolt"]})
-    with FakeWeb() as web:
-        web.behave(
-            lambda request: web.record(ceo={"value": "Jo", "confidence": 0.5}) if "Acme" in str(request) else "text only"
-        )
-        out = ipy_websearch.enrich(frame, {"ceo": "Who is the CEO of {company}?"}, progress=False)
-        assert out.ceo[0] == "Jo" and out.ceo_confidence[0] == 0.5 and "did not call record" in out.enrich_error[1]
-        web.behave(lambda request: "yes" if "Bolt" in str(request) else "no")
-        con = duckdb.connect()
-        sql.register(con)
-        assert con.sql("SELECT ask_ai(company, 'Is it?') FROM frame").fetchall() == [("no",), ("yes",)]
-        con.close()
-    assert not [*tmp_path.rglob("*.sqlite")]
 
 
 def test_refusals_of_the_api_are_the_real_ones_and_every_reply_must_be_asked_for() -> None:

@@ -225,13 +225,6 @@ async def test_engines_use_the_proxies_of_the_environment_as_they_are_set_and_ne
     assert len(proxy.requests) == 1 and len(local.requests) == 2
 
 
-async def test_an_unknown_name_and_a_closed_port_are_told_apart(offline: list[str]) -> None:
-    with pytest.raises(FetchError, match=r"its name is not known.*http://nowhere\.example/"):
-        await download("http://nowhere.example/")
-    with pytest.raises(FetchError, match=r"Connection refused"):
-        await download("http://127.0.0.1:1/", allow=frozenset({"127.0.0.1:1"}))
-
-
 RULES = """\
 User-agent: *
 Disallow: /
