@@ -173,9 +173,8 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
     """Return a page in the pieces that can be cited, as plain text where it may not be."""
     document = _mapping(content.get("content"))
-    source = _mapping(document.get("source"))
-    data = source.get("data") if source.get("type") == "text" else None
-    if not isinstance(data, str) or not (paragraphs := blocks(data)):
+    paragraphs = blocks(str(_mapping(document.get("source")).get("data") or ""))
+    if not paragraphs:
         return ToolOutput(summary="", text="content: empty")
     passage = Passage(str(content.get("url") or ""), str(document.get("title") or ""), paragraphs)
     if _mapping(document.get("citations")).get("enabled"):

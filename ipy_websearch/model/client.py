@@ -300,47 +300,36 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
     Raises:
         ModelError: the body is no stream of the Messages API, or an event is not JSON.
     """
-    start, understood = b"", False
-    async for frames, whole in _frames(pieces):
-        start = start or b"\n\n".join(frames)[:_EXCERPT]
-        events: list[Event] = []
-        try:
-            for frame in frames:
-                events += _events_in(frame)
-        except (ValueError, RecursionError) as exc:
-            if whole:  # what a stream that broke off ends with is no event
-                yield events
-                raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
-        understood = understood or any(isinstance(event.get("type"), str) for event in events)
-        if events and understood:
+    start, held, understood = b"", list[bytes](), False
+    async for piece in pieces:
+        start = start if len(start) > _EXCERPT else start + piece
+        held.append(piece)
+        if b"\n" not in piece and b"\r" not in piece:
+            continue  # no event ends here; a long one would be looked through with each piece
+        *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
+        held = [rest]
+        if events := [event for frame in frames for event in _events_in(frame)]:
+            understood = understood or any(isinstance(event.get("type"), str) for event in events)
+            if not understood:
+                raise no_message(start, redact)
             yield events
-        elif events:
-            raise no_message(start, redact)
+    with suppress(ModelError):  # the last one may lack the empty line behind it; what a stream broke off with is none
+        yield _events_in(b"".join(held))
     if start.strip() and not understood and not start.lstrip().startswith(_FIELDS):  # what begins as a stream was cut off
         raise no_message(start, redact)
-
-
-async def _frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield the parts of a stream that an empty line ends, as they arrive; False comes with the last part, which has none."""
-    held: list[bytes] = []
-    async for piece in pieces:
-        held.append(piece)
-        if b"\n" in piece or b"\r" in piece:  # else no event ends here; a long one would be looked through with each piece
-            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
-            held = [rest]
-            if frames:
-                yield frames, True
-    yield [b"".join(held)], False
 
 
 def _events_in(frame: bytes) -> list[Event]:
     """Return the event of a frame, none when it has no data.
 
     Raises:
-        ValueError, RecursionError: its data is not JSON.
+        ModelError: its data is not JSON.
     """
     data = [line[5:] for line in frame.splitlines() if line.startswith(b"data:")]
-    event = json.loads(b"\n".join(data).decode("utf-8", "replace")) if data and data != [b" [DONE]"] else None
+    try:
+        event = json.loads(b"\n".join(data).decode("utf-8", "replace")) if data and data != [b" [DONE]"] else None
+    except (ValueError, RecursionError) as exc:
+        raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
     return [event] if isinstance(event, dict) else []
 
 

@@ -73,15 +73,9 @@ def test_domains_bind_the_search_with_their_paths(
 
 
 def test_the_users_place_goes_to_the_engine(client: Any, messages_api: Any, brave_api: Any) -> None:
-    place = {
-        "type": "approximate",
-        "country": "BR",
-        "city": "Rio\r\nX-Evil: 1",
-        "region": "RJ",
-        "timezone": "America/Sao_Paulo",
-    }
+    place = {"country": "BR", "city": "Rio\r\nX-Evil: 1", "region": "RJ", "timezone": "America/Sao_Paulo"}
     messages_api.replies(search("weather tomorrow"), "So.")
-    ask(client, tools=[{**SEARCH, "user_location": place}])
+    ask(client, tools=[{**SEARCH, "user_location": {"type": "approximate", **place}}])
     sent = {name.lower(): value for name, value in brave_api.requests[0].headers.items()}
     where = {"city": "Rio X-Evil: 1", "state": "RJ", "timezone": "America/Sao_Paulo", "country": "BR"}
     assert {name: sent[f"x-loc-{name}"] for name in where} == where and brave_api.requests[0].values()["country"] == "BR"
@@ -301,20 +295,6 @@ def test_our_results_do_not_shift_the_numbers_of_the_callers(client: Any, messag
     assert places == [1, hits, 2, 3, later]
 
 
-def test_a_citation_that_points_elsewhere_does_not_go_back(client: Any, messages_api: Any) -> None:
-    messages_api.replies(search(), text("Matz.", citations=[(0, 0)]), "In Japan.")
-    first = ask(client)
-    history = going_on(first)
-    cited = {"type": "search_result_location", "search_result_index": 0, "source": "https://n.example/", "title": "N"}
-    cited |= {"cited_text": "No.", "start_block_index": 0, "end_block_index": 1}
-    note = {"type": "search_result", "source": "https://notes.example/0", "title": "Note", "citations": {"enabled": True}}
-    note |= {"content": [{"type": "text", "text": "A note."}]}
-    history[1]["content"].append({"type": "text", "text": "No.", "citations": [cited]})
-    ask(client, messages=[{"role": "user", "content": [note]}, *history])
-    written = [b for b in messages_api.bodies[-1]["messages"][-2]["content"] if b["type"] == "text"]
-    assert [len(block.get("citations", ())) for block in written] == [0, 0]
-
-
 # --- platforms --------------------------------------------------------------------------------------------------------
 
 
@@ -335,18 +315,14 @@ def test_the_apis_own_search_passes_untouched_unless_ours_is_asked_for(messages_
     assert kinds(ask(plain, tools=[web_search_tool()])) == [*PAIR, "text"]
 
 
-def forms(body: dict[str, Any]) -> set[str]:
-    """Return the types of the blocks of which the newest results of a request are made."""
-    return {part["type"] for block in body["messages"][-1]["content"] for part in block["content"]}
-
-
 def test_the_setting_says_what_an_unknown_address_takes_whenever_it_is_set(messages_api: Any, brave_api: Any) -> None:
     client = intercept(anthropic.Anthropic())
     for platform, form in (("vllm", "text"), ("litellm", "search_result")):
         api.session().settings.platform = platform
         messages_api.replies(search(f"ruby {platform}"), "Matz.")
         ask(client)
-        assert forms(messages_api.bodies[-1]) == {form}
+        results = messages_api.bodies[-1]["messages"][-1]["content"][0]["content"]
+        assert {part["type"] for part in results} == {form}
 
 
 def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.requests import PLATFORMS, platform_at, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
-from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
 from tests.fakes.replies import text
 from tests.test_ask import ask, search
 
@@ -92,12 +92,3 @@ def test_a_question_is_answered_on_a_cloud(clouds: Any, session: Any, brave_api:
     answer = ask(session)
     assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
     assert len(answer.sources) == 1 and len(session.cost()) == 3
-
-
-@pytest.mark.parametrize("end", [aws_error("throttlingException", "Too many tokens"), b"x" * 40])
-def test_a_stream_of_bedrocks_that_fails_is_sent_again(clouds: Any, session: Any, end: bytes) -> None:
-    pytest.importorskip("boto3")
-    session.settings.platform = "bedrock"
-    clouds.broken = [end]
-    clouds.replies("Matz wrote it.", "Matz wrote Ruby.")
-    assert ask(session).text == "Matz wrote Ruby." and len(clouds.requests) == 2
