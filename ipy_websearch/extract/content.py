@@ -35,7 +35,7 @@ _NAVIGATION_TAGS = frozenset({"nav", "footer", "aside", "menu"})
 _NAVIGATION_ROLES = frozenset(
     {"navigation", "contentinfo", "complementary", "banner", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"}
 )
-_PARTS = frozenset({"main", "article", "section"})
+_IN_PART = XPath("boolean(ancestor::main or ancestor::article or ancestor::section or ancestor::*[@role='main'])")
 # The words were chosen by the share of content in the text under them on the development part of WCXB: below 10 % for
 # the first set (so that even trafilatura's choice is overruled), below 25 % for the second.
 _HINTS = {
@@ -233,14 +233,13 @@ def _drop_last_headings(runs: list[_Run]) -> None:
 
 def _drop_unkept(body: Any, runs: list[_Run]) -> None:
     """Take out of the tree everything but the kept runs and the elements around them."""
+    needed = set[Any]()  # what holds kept text, and what is around that; a blank in a <span> parts two words
     for run in runs:
-        for element, where in () if run.keep else run.nodes:
-            setattr(element, where, None)
-    needed = set()  # and what is around those; a blank in a <span> parts two words
-    for element in [element for run in runs if run.keep for element, _ in run.nodes]:
-        while element is not None and element not in needed:
-            needed.add(element)
-            element = element.getparent()
+        for element, where in run.nodes:
+            if run.keep:
+                needed.update((element, *element.iterancestors()))
+            else:
+                setattr(element, where, None)
     for element in reversed(list(body.iterdescendants())):
         if (element.getparent() if element.tag in _BREAKS else element) not in needed:
             element.drop_tree()
@@ -254,10 +253,8 @@ def _hints(element: Any) -> int:
     names = classes if is_titled else f"{classes} {element.get('id') or ''}"
     if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
         return 0
-    if tag == "header":  # of the page, not of a part of it
-        is_menu = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
-    else:
-        is_menu = tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES
+    is_page_header = tag == "header" and not _IN_PART(element)
+    is_menu = is_page_header or tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES
     named = 0 if tag in ("main", "article") else _named(names[:1000])  # blogs name a post's topics in its classes
     return named | _NAVIGATION * is_menu
 

@@ -191,10 +191,10 @@ def metadata(root: Any) -> tuple[str, datetime | None, frozenset[str]]:
 
     Nothing is guessed from its text.
     """
-    metas: dict[str, str] = {}
-    for meta in _META(root):
-        name = meta.get("property") or meta.get("name") or meta.get("itemprop") or ""
-        metas.setdefault(name.strip().lower(), meta.get("content"))
+    metas = {
+        (meta.get("property") or meta.get("name") or meta.get("itemprop") or "").strip().lower(): meta.get("content")
+        for meta in reversed(_META(root))  # so that the first of a name counts
+    }
     items = [_json(script.text or "") for script in root.iter("script") if "ld+json" in (script.get("type") or "")]
     for found in items:  # which grows
         items += found if isinstance(found, list) else [found.get("@graph")] if isinstance(found, dict) else []

@@ -270,10 +270,8 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
     for descriptor in (0, 1, 2):  # so that no print of a library can break in
         os.dup2(void, descriptor)
 
-    def end_after(seconds: float) -> None:
-        # The thread of faulthandler lives in C: it ends the process even while a parser loops and the parent is gone.
-        faulthandler.dump_traceback_later(seconds, exit=True, file=void)
-
+    # The thread of faulthandler lives in C: it ends the process even while a parser loops and the parent is gone.
+    end_after = partial(faulthandler.dump_traceback_later, exit=True, file=void)
     end_after(_START_S)
     _answer({"url": "http://localhost/", "content_type": ""}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads them
     gc.freeze()
