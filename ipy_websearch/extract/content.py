@@ -18,6 +18,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from lxml.etree import XPath, iterwalk, strip_attributes
@@ -225,9 +226,8 @@ def _keep_area(runs: list[_Run], area: Any, barred: int, *, strict: bool = False
 
 def _drop_last_headings(runs: list[_Run]) -> None:
     """Drop headings that nothing follows, such as "Related stories" at an article's end."""
-    for run in reversed([run for run in runs if run.keep]):
-        if run.blocks[-1].tag not in HEADINGS:
-            return
+    kept = (run for run in reversed(runs) if run.keep)
+    for run in takewhile(lambda run: run.blocks[-1].tag in HEADINGS, kept):
         run.keep = False
 
 

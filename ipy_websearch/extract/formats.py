@@ -123,8 +123,7 @@ def read_text(text: str, kind: str, url: str) -> Page:
 
 def web_address(href: str, base: str) -> str | None:
     """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
-    if not (href.isascii() and href.isprintable() and " " not in href):
-        href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
+    href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
     try:
         address = urljoin(base, href)
         parts = urlsplit(address)

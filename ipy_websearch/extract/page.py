@@ -227,7 +227,7 @@ def _json(text: str, look: Any = None) -> Any:
 
 _ENOUGH_CHARACTERS = 400
 _MAX_JSON = 3_000_000
-_MAX_TEXTS = 2_000
+_BLANKS = 12  # a string with more is text
 _BLANK_LINE = "\n\n"
 _TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
 _PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)
@@ -242,29 +242,18 @@ def embedded_content(root: Any) -> str:
     if parts:
         found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
         return found.replace("noscript", "div")
-    texts = list(dict.fromkeys(t for e in root.iter("script") if "json" in (e.get("type") or "") for t in _prose(e.text or "")))
-    parts = [t if _PROSE.match(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts[:_MAX_TEXTS]]
-    return "".join(f"<article>{part}</article>" for part in parts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
-
-
-def _prose(text: str) -> list[str]:
-    """Return the strings in a JSON text that are prose; JSON within strings is looked into."""
-    found: list[str] = []
+    texts: dict[str, None] = {}
 
     def look(pairs: list[tuple[str, Any]]) -> None:
         for key, value in pairs:
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, str):
-                    found.extend([part] if _is_prose(key, part) else _prose(part))
+            if isinstance(value, str) and _TEXT_KEYS.fullmatch(key) and (_PROSE.match(value) or value.count(" ") > _BLANKS):
+                texts[value] = None
 
-    _json(text, look)
-    return found
-
-
-def _is_prose(key: str, value: str) -> bool:
-    if _TEXT_KEYS.fullmatch(key) is None or "function(" in value or "{" in value[:200]:
-        return False
-    return _PROSE.match(value) is not None or (len(value) > 80 and value.count(" ") > len(value) / 12)
+    for script in root.iter("script"):
+        if "json" in (script.get("type") or ""):
+            _json(script.text or "", look)
+    parts = [t if _PROSE.match(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts]
+    return "".join(f"<article>{part}</article>" for part in parts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
 
 
 # --- rendering, by markdownify: CommonMark with GitHub's tables ---------------------------------------------------------
@@ -336,9 +325,6 @@ def markdown(body: Any) -> str:
     """Return `body` as Markdown."""
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
-    for quote in body.iter("blockquote"):
-        if [child.tag for child in quote] in (["div"], ["ul"], ["ol"]) and not (quote.text or "").strip():
-            quote.tag = "div"  # docutils indents lists with it
     for inner in list(body.iter("ul", "ol")):
         parent, before = inner.getparent(), inner.getprevious()
         if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":
