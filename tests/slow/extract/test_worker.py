@@ -137,13 +137,3 @@ def test_the_process_ends_when_its_parent_is_killed() -> None:
         assert running(pid)
         parent.kill()
     assert soon(lambda: not running(pid))
-
-
-def test_the_parent_needs_none_of_the_heavy_libraries() -> None:
-    """Importing the reader imports no parser, no pandas, no SDK."""
-    code = (
-        "import sys; import ipy_websearch.extract.reader;"
-        "print([m for m in ('lxml', 'bs4', 'trafilatura', 'pandas', 'anthropic', 'IPython', 'httpx') if m in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert ran.stdout.strip() == "[]"
