@@ -6,16 +6,16 @@ The model and the engine are real HTTP servers that refuse what is not allowed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
 
+import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.requests import forces_tools
+from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
-    Manner,
     block,
     broken_stream,
     recorded,
@@ -36,21 +36,8 @@ HITS = [("https://a.example/1", "A"), ("https://b.example/2", "B")]
 ROWS = {"rows": [{"name": "A", "price": 499, "source": HITS[0][0]}, {"name": "B", "price": None, "source": None}]}
 
 
-def search(query: str, **more: Any) -> Any:
-    return tool_use("web_search", {"query": query, **more})
-
-
-def ask(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> Any:
-    async def main() -> Any:
-        async with contextlib.aclosing(session):
-            return await session.ask(question, provider="brave", **options)
-
-    return asyncio.run(main())
-
-
-def results_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tool results in the last message of a request."""
-    return [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
+pytestmark = pytest.mark.usefixtures("brave_api")
+ask = partial(web.ask, provider="brave")
 
 
 def is_last(body: dict[str, Any]) -> bool:
@@ -62,22 +49,22 @@ def is_last(body: dict[str, Any]) -> bool:
 # --- calls and streams ---------------------------------------------------------------------------------------------------
 
 
-def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, brave_api: Any) -> None:
     """It counts again; once it gave results, or while it runs, it is not made twice."""
     brave_api.fail(429)
     messages_api.replies([search("ruby author"), search("Ruby author")], search("ruby author"), search("ruby author"), "Matz.")
-    answer = ask(session, max_searches=3)
+    answer = ask("Who wrote Ruby?", max_searches=3)
     assert len(brave_api.queries) == 2 and answer.searches == 2
     failed, again, known = (results_of(body) for body in messages_api.bodies[1:])
     assert [result.get("is_error", False) for result in (*failed, *again, *known)] == [True, False, False, False]
     assert again[0]["content"][0]["type"] == "search_result" and known[0]["content"][0]["text"].startswith("Same call as")
 
 
-def test_calls_with_the_same_id_are_told_apart(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_calls_with_the_same_id_are_told_apart(messages_api: Any, brave_api: Any) -> None:
     """Small servers give every call of a reply, or the first one of each reply, the same id."""
     first, second = (tool_use("web_search", {"query": f"query {n}"}, id="call_0") for n in range(2))
     messages_api.replies([first, second], tool_use("web_search", {"query": "query 2"}, id="call_0"), "Done.")
-    answer = ask(session)
+    answer = ask("Who wrote Ruby?")
     calls = [block["id"] for m in answer.messages for block in m["content"] if block["type"] == "tool_use"]
     given = [block["tool_use_id"] for m in answer.messages for block in m["content"] if block["type"] == "tool_result"]
     assert calls == given and len(set(calls)) == 3 and len(brave_api.queries) == 3 and answer.searches == 3
@@ -91,10 +78,10 @@ def test_calls_with_the_same_id_are_told_apart(messages_api: Any, brave_api: Any
     ],  # type: ignore[arg-type]
 )
 def test_a_call_whose_input_is_no_object_or_was_cut_off_is_not_run_and_told(
-    messages_api: Any, brave_api: Any, session: Any, call: Any
+    messages_api: Any, brave_api: Any, call: Any
 ) -> None:
     messages_api.replies(call, "In words.")
-    assert ask(session).text.endswith("In words.") and not brave_api.queries
+    assert ask("Who wrote Ruby?").text.endswith("In words.") and not brave_api.queries
     (told,) = results_of(messages_api.bodies[1])
     assert told["is_error"] and (
         "no JSON object" in str(told["content"]) or "no tool called 'make_file'" in str(told["content"])
@@ -105,14 +92,14 @@ def test_a_call_whose_input_is_no_object_or_was_cut_off_is_not_run_and_told(
 @pytest.mark.parametrize("cut", [truncated, broken_stream])
 @pytest.mark.parametrize("after", range(1, 10))
 def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
-    messages_api: Any, brave_api: Any, session: Any, cut: Any, after: int
+    messages_api: Any, brave_api: Any, cut: Any, after: int
 ) -> None:
     """Where nothing was shown the request is sent again; what was shown is kept and said to have broken off."""
     messages_api.replies(
         search("ruby author"), [text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993, in Japan."), cut(after)]
     )
     messages_api.behave(lambda body: "Again.")
-    answer = ask(session)
+    answer = ask("Who wrote Ruby?")
     if answer.text == "Again.":
         assert len(messages_api.requests) == 3 and answer.stop_reason == "end_turn"
     else:
@@ -122,41 +109,39 @@ def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
 
 
 @pytest.mark.parametrize("reason", ["refusal", "model_context_window_exceeded"])
-def test_a_call_beside_a_refusal_or_in_a_full_context_is_not_run(
-    messages_api: Any, brave_api: Any, session: Any, reason: str
-) -> None:
+def test_a_call_beside_a_refusal_or_in_a_full_context_is_not_run(messages_api: Any, brave_api: Any, reason: str) -> None:
     messages_api.replies(["Well. ", search("ruby author"), stop(reason)], "Yes.")
-    answer = ask(session)
+    answer = ask("Who wrote Ruby?")
     assert answer.text == "Well." and answer.notices and not brave_api.queries
-    assert ask(session, "And?", follow=True).text == "Yes."
+    assert ask("And?", follow=True).text == "Yes."
 
 
-def test_a_follow_up_without_tools_still_has_what_was_found(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_a_follow_up_without_tools_still_has_what_was_found(messages_api: Any, brave_api: Any) -> None:
     """The API refuses calls and their results where no tools are offered."""
     messages_api.replies(search("ruby author"), text("Matz.", citations=[(0, 0)]), "In 1995.")
-    ask(session)
-    assert ask(session, "When?", follow=True, tools="none").text == "In 1995."
+    ask("Who wrote Ruby?")
+    assert ask("When?", follow=True, tools="none").text == "In 1995."
     assert search_results(messages_api.bodies[2]) and "tools" not in messages_api.bodies[2]
 
 
 # --- search run by the API itself ----------------------------------------------------------------------------------------
 
 
-def test_native_search_is_cited_priced_and_shown(messages_api: Any, session: Any) -> None:
+def test_native_search_is_cited_priced_and_shown(messages_api: Any) -> None:
     """The citation of a native result becomes [1]; the API's count of searches is priced at 10 USD for 1,000."""
     messages_api.reply(
         server_search("ruby author", HITS),
         text("Matz.", citations=[web_citation(*HITS[1], "Ruby was written by Matz.")]),
         usage(input_tokens=0, output_tokens=0, server_tool_use={"web_search_requests": 1}),
     )
-    answer = ask(session, tools="native")
+    answer = ask("Who wrote Ruby?", tools="native")
     assert answer.text == "Matz.[1]" and list(answer.sources.url) == ["https://b.example/2"]
     assert answer.searches == 1 and answer.cost_usd == Decimal("0.01")
     assert answer.panels[0].tool == "web_search" and "https://a.example/1" in answer.panels[0].content
     assert "EncC" not in answer.panels[0].content
 
 
-def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_api: Any, session: Any) -> None:
+def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_api: Any) -> None:
     """Its citations name a title alone."""
     page = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "By Matz."}, "title": "Ruby"}
     result = {"type": "web_fetch_result", "url": "https://a.example/1", "content": page, "retrieved_at": None}
@@ -165,7 +150,7 @@ def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_a
         block({"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": result}),
         text("By Matz.", citations=[{"type": "char_location", "cited_text": "By Matz.", "document_title": "Ruby"} | AT]),
     )
-    answer = ask(session, "Who wrote https://a.example/1 ?", tools="native")
+    answer = ask("Who wrote https://a.example/1 ?", tools="native")
     assert answer.text == "By Matz.[1]" and list(answer.sources.url) == ["https://a.example/1"]
     assert "https://a.example/1" in answer.panels[0].content and list(answer.sources.read) == ["page"]
 
@@ -173,31 +158,12 @@ def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_a
 @pytest.mark.parametrize(
     ("model", "version"), [("claude-sonnet-5-5", "web_search_20260318"), ("claude-haiku-4-5", "web_search_20250305")]
 )
-def test_the_newest_version_that_the_model_takes_is_asked_for(
-    messages_api: Any, session: Any, model: str, version: str
-) -> None:
+def test_the_newest_version_that_the_model_takes_is_asked_for(messages_api: Any, model: str, version: str) -> None:
     messages_api.reply("No need.")
-    ask(session, model=model, tools="native", max_searches=3, allowed_domains=["a.example"])
+    ask("Who wrote Ruby?", model=model, tools="native", max_searches=3, allowed_domains=["a.example"])
     search, fetch = messages_api.bodies[0]["tools"]
     assert search == {"type": version, "name": "web_search", "max_uses": 3, "allowed_domains": ["a.example"]}
     assert fetch["name"] == "web_fetch" and fetch["citations"] == {"enabled": True}
-
-
-def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, session: Any) -> None:
-    """The strict server checks that its encrypted content comes back as it was; both parts make one turn. Code that waits over
-    a pause goes on in its container."""
-    held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
-    messages_api.replies(
-        ["First. ", server_search("one", HITS), stop("pause_turn"), held],
-        text("Done.", citations=[web_citation(*HITS[0], "One.")]),
-        "Yes.",
-    )
-    answer = ask(session, tools="native")
-    assert answer.text == "First.\n\nDone.[1]"
-    assert [m["role"] for m in messages_api.bodies[1]["messages"]] == ["user", "assistant"]
-    assert [m["role"] for m in answer.messages] == ["user", "assistant"]
-    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
-    assert ask(session, "And?", tools="native", follow=True).text == "Yes."
 
 
 @pytest.mark.parametrize("after", range(3, 8))
@@ -206,30 +172,30 @@ def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: A
     messages_api.reply("First. ", server_search("one", HITS, finished=False), tool_use("read_research"), stop("tool_use"))
     messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
 
-    async def leave() -> None:
+    async def leave() -> str:
         run = session.start("Who?", tools="native")
         for _ in range(after):
             await anext(run)
         await run.aclose()
+        return (await session.ask("And?", follow=True, tools="native")).text
 
-    asyncio.run(leave())
-    assert ask(session, "And?", follow=True, tools="native").text == "Go on."
+    assert asyncio.run(leave()) == "Go on."
 
 
-def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:
+def test_endless_pauses_end_in_an_answer(messages_api: Any) -> None:
     messages_api.behave(lambda body: "The answer." if is_last(body) else [server_search("again", HITS), stop("pause_turn")])
-    answer = ask(session, tools="native", max_steps=3)
+    answer = ask("Who wrote Ruby?", tools="native", max_steps=3)
     assert answer.text == "The answer." and answer.limit == "max_steps" and len(messages_api.requests) == 4
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_api: Any) -> None:
     """The rows come through a strict tool; the frame has nullable dtypes, and null where a value is not of its type."""
     wrong = {"name": 7, "price": "much", "source": None}
     messages_api.replies(search("laptops"), tool_use("answer_table", {"rows": [*ROWS["rows"], wrong]}))
-    answer = ask(session, columns="name, price: float")
+    answer = ask("Who wrote Ruby?", columns="name, price: float")
     frame = answer.to_frame()
     assert list(frame.columns) == ["name", "price", "source"]
     assert [str(t) for t in frame.dtypes] == ["string", "Float64", "string"]
@@ -241,22 +207,20 @@ def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_ap
 
 @pytest.mark.parametrize(("model", "choice"), [("haiku", {"type": "tool", "name": "answer_table"}), ("sonnet", None)])
 def test_a_model_that_answers_in_words_is_asked_for_the_table(
-    messages_api: Any, session: Any, model: str, choice: dict[str, str] | None
+    messages_api: Any, model: str, choice: dict[str, str] | None
 ) -> None:
     """The second request forces the tool where the model lets itself be forced, and asks for it in words."""
     messages_api.replies("A costs 499.", tool_use("answer_table", ROWS), "Because.")
-    answer = ask(session, columns={"name": str, "price": float}, model=model)
+    answer = ask("Who wrote Ruby?", columns={"name": str, "price": float}, model=model)
     assert len(answer.to_frame()) == 2
     assert messages_api.bodies[1].get("tool_choice") == choice
     assert "Please call answer_table" in str(messages_api.bodies[1]["messages"][-1])
     with pytest.raises(ConfigError, match="--table"):
-        ask(session, "Why?", follow=True, model=model).to_frame()
+        ask("Why?", follow=True, model=model).to_frame()
 
 
 @pytest.mark.parametrize(("model", "gives"), [("haiku", True), ("sonnet", True), ("sonnet", False)])
-def test_at_a_limit_the_table_is_what_is_asked_for(
-    messages_api: Any, brave_api: Any, session: Any, model: str, gives: bool
-) -> None:
+def test_at_a_limit_the_table_is_what_is_asked_for(messages_api: Any, brave_api: Any, model: str, gives: bool) -> None:
     """In place of words alone; a model that gives none even then ends the answer, with a legal history."""
 
     def behave(body: dict[str, Any]) -> Any:
@@ -264,31 +228,19 @@ def test_at_a_limit_the_table_is_what_is_asked_for(
         return tool_use("answer_table", ROWS) if wanted else search(f"q {len(messages_api.requests)}")
 
     messages_api.behave(behave)
-    answer = ask(session, columns="name, price: float", max_searches=1, model=model)
+    answer = ask("Who wrote Ruby?", columns="name, price: float", max_searches=1, model=model)
     assert answer.limit == "max_searches" and (answer.rows is not None) is gives and len(messages_api.requests) <= 4
     messages_api.behave(lambda body: "Well.")
-    assert ask(session, "Why?", follow=True, model=model).text == "Well."
+    assert ask("Why?", follow=True, model=model).text == "Well."
 
 
 @pytest.mark.parametrize(
     "columns", ["", "a, a", "a b", "a: colour", "a: list[int]", "1st", ",".join(f"c{n}" for n in range(13))]
 )
-def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, session: Any, columns: str) -> None:
+def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, columns: str) -> None:
     with pytest.raises(ConfigError):
-        ask(session, columns=columns)
+        ask("Who wrote Ruby?", columns=columns)
     assert messages_api.requests == []
-
-
-@pytest.mark.parametrize(
-    ("forced", "names"),
-    [
-        (False, "claude-sonnet-5-5 us.anthropic.claude-opus-5-5-v1:0 claude-fable-5-1 claude-opus-6 claude-haiku-6"),
-        (True, "claude-haiku-5-5 claude-haiku-4-5-20251001 claude-opus-5 claude-opus-5-20260901 claude-sonnet-4-6 qwen3"),
-    ],
-)
-def test_which_models_can_be_forced_to_call_a_tool(forced: bool, names: str) -> None:
-    """A date behind a version is no minor version; what is newer than we know is asked in words."""
-    assert {forces_tools(name) for name in names.split()} == {forced}
 
 
 # --- thinking ------------------------------------------------------------------------------------------------------------
@@ -303,14 +255,14 @@ def thoughts(body: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "pair"}, {"system": "Be brief."}, {"columns": "name"}])
 def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
-    messages_api: Any, brave_api: Any, session: Any, change: dict[str, Any]
+    messages_api: Any, brave_api: Any, change: dict[str, Any]
 ) -> None:
     """Another model, other tools or instructions would make the API refuse the old thoughts; words and results stay."""
     messages_api.replies([thinking("Search."), search("ruby author")], [thinking("Found."), text("Matz.")])
-    ask(session)
+    ask("Who wrote Ruby?")
     table = tool_use("answer_table", {"rows": [{"name": "Ruby", "source": None}]})
     messages_api.behave(lambda body: [thinking("Year."), table if "columns" in change else text("1995.")])
-    ask(session, "When?", follow=True, **change)
+    ask("When?", follow=True, **change)
     body = messages_api.bodies[2]
     assert thoughts(body) == (0 if change else 2)
     assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])
