@@ -65,7 +65,7 @@ from ipy_websearch.model.requests import (
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
+from ipy_websearch.money.budget import Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
@@ -97,9 +97,6 @@ if TYPE_CHECKING:
 
 KEPT_ANSWERS = 50
 
-# Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes.
-THINKING_ANSWER_TOKENS = 2_048
-
 # The share of the supported sentences that a mended answer must still have: an empty one has no faults either.
 _LEAST_KEPT = 0.5
 
@@ -121,8 +118,8 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     if asked.follow and not session.answers:
         raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
     table = parse_columns(asked.columns) if asked.columns is not None else None
-    effort = asked.effort if thinking_fields(model, asked.effort) else None
-    unable = [f"{model} takes no effort; it answers as usual"] if asked.effort and not effort else []
+    lacks_effort = bool(asked.effort) and not thinking_fields(model, asked.effort)
+    unable = [f"{model} takes no effort; it answers as usual"] if lacks_effort else []
     asked = replace(
         asked,
         check=asked.check or settings.check,
@@ -131,8 +128,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     )
 
     limits = asked.limits(settings)
-    least = THINKING_ANSWER_TOKENS if effort else MIN_ANSWER_TOKENS
-    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, least=least)
+    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s)
     budget = booking.budget
     offer = offered(session, asked, budget, limits, client.platform, provider)
     read_pages = asked.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0

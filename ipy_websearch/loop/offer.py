@@ -336,10 +336,9 @@ def search_call(tools: Mapping[str, Tool], question: str) -> Call | None:
 
 
 def json_record(text: str) -> Mapping[str, Any] | None:
-    """Return the JSON object that a reply is, alone or in a code fence, None when it is anything else."""
-    body = re.fullmatch(r"\s*(?:```(?:json)?\s*\n)?(\{.*\})\s*(?:```)?\s*", text, re.DOTALL)
+    """Return the JSON object in a reply, bare or in a code fence, None when there is none."""
     try:
-        found = json.loads(body[1]) if body else None
+        found = json.loads(text[text.index("{") : text.rindex("}") + 1])
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

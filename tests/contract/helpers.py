@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -38,6 +40,16 @@ def keeps_searching(body: Mapping[str, Any]) -> list[Any]:
 def results_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tool results in the last message of a request."""
     return [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
+
+
+def ask(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> Any:
+    """Return the answer of a session, which is closed then."""
+
+    async def main() -> Any:
+        async with contextlib.aclosing(session):
+            return await session.ask(question, provider="brave", **options)
+
+    return asyncio.run(main())
 
 
 def question_of(body: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ import pytest
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.requests import PLATFORMS, platform_at, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
+from tests.contract.helpers import ask, search
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
 from tests.fakes.replies import text
-from tests.test_ask import ask, search
 
 HITS = ToolOutput("2 results", tuple(Passage(f"https://{n}.example/", f"Title {n}", (f"Text {n}. " * 40,)) for n in range(7)))
 

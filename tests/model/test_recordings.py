@@ -13,8 +13,8 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import Reply
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
+from tests.contract.helpers import ask
 from tests.fakes.replies import WIRE, recorded
-from tests.test_ask import ask
 
 FOLDER = WIRE / "anthropic"
 STREAMS = sorted(path.name for path in FOLDER.glob("*.sse*"))

@@ -15,11 +15,11 @@ from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
 from ipy_websearch.results import Usage
 from ipy_websearch.session import Session
+from tests.contract.helpers import ask
 from tests.fakes.engines import Answer
 from tests.fakes.money import held, spent
 from tests.fakes.replies import delay, error, server_search, thinking, tool_use, truncated, usage
 from tests.fakes.scripted import Scripted
-from tests.test_ask import ask
 
 SONNET = "claude-sonnet-5-5"
 # November 2026, US dollars a token: input, output, cache read, five-minute cache write; a Brave search is half a cent.
