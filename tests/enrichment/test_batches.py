@@ -27,6 +27,7 @@ from tests.benchmarks.server import BenchmarkServer
 from tests.contract.helpers import CEO, companies, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
+from tests.fakes.notebook import interrupted_when
 from tests.fakes.replies import server_search, text, usage, web_citation
 from tests.fakes.warm import python
 
@@ -49,16 +50,8 @@ def created(fake: Any) -> int:
 def left(messages_api: Any, *names: str) -> pd.DataFrame:
     """Return what a call gives that is interrupted when its batch has been handed in; the batch goes on."""
     messages_api.behave(echo)
-    messages_api.batches.polls, waited, once = 10**6, api.wait, iter([True])
-
-    def interrupted(*args: Any) -> Any:
-        if messages_api.batches.known and next(once, False):
-            waited(*args)
-            raise KeyboardInterrupt
-        return waited(*args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "wait", interrupted)
+    messages_api.batches.polls = 10**6
+    with interrupted_when(lambda: messages_api.batches.known):
         out: pd.DataFrame = ipy_websearch.enrich(companies(*names), CEO, **BATCH)
     messages_api.batches.polls = 0
     return out

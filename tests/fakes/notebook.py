@@ -1,12 +1,17 @@
-"""Runs cells in a real Jupyter kernel, from which the network is refused as well."""
+"""Runs cells in a real Jupyter kernel, from which the network is refused as well; and its ■."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from ipy_websearch import background
 
 TESTS = Path(__file__).parent.parent
 NO_NETWORK = Path(__file__).parent / "no_network"
@@ -59,3 +64,18 @@ def texts(cell: Any, mimetype: str = "text/plain") -> str:
         elif mimetype in output.get("data", {}):
             parts.append(output.data[mimetype])
     return "\n".join(parts)
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], Any]) -> Iterator[None]:
+    """Interrupt a blocking call of the package once, as ■ does, when a condition holds."""
+    wait, once = background.Task.wait, iter([True])
+
+    def interrupted(task: Any, timeout_s: float) -> bool:
+        if condition() and next(once, False):
+            raise KeyboardInterrupt
+        return bool(wait(task, timeout_s))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(background.Task, "wait", interrupted)
+        yield

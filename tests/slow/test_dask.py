@@ -19,6 +19,7 @@ import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes import warm
+from tests.fakes.notebook import interrupted_when
 
 pytest.importorskip("dask.dataframe")
 pytestmark = pytest.mark.filterwarnings(
@@ -155,22 +156,12 @@ def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server
     assert asked(server) - before - 150 <= 30
 
 
-def test_an_interrupt_stops_all_workers(client: Any, server: BenchmarkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_stops_all_workers(client: Any, server: BenchmarkServer) -> None:
     """■ returns within two seconds what was filled; nothing more is sent; the next call fills the rest."""
-    from ipy_websearch import api
-
     server.set(latency=0.1)
     before = asked(server)
-    waited = api.wait
-
-    def interrupted(*args: Any) -> Any:
-        if asked(server) - before > 30:
-            monkeypatch.setattr(api, "wait", waited)
-            raise KeyboardInterrupt
-        return waited(*args)
-
-    monkeypatch.setattr(api, "wait", interrupted)
-    out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
+    with interrupted_when(lambda: asked(server) - before > 30):
+        out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
     sent, filled = asked(server) - before, int((out.enrich_status == "ok").sum())
     assert set(out.enrich_status) == {"ok", "interrupted"} and 0 < filled < 300
     time.sleep(0.5)
