@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Place, SearchRequest
-from ipy_websearch.providers.brave import BraveProvider, catalogue, resolve
+from ipy_websearch.providers.brave import BraveProvider, catalogue
 from ipy_websearch.providers.router import create
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import Charge, SearchResults
@@ -342,16 +342,10 @@ WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
 Served = Callable[[str], Service]
 
 
-def brave(method: str, *args: Any, **options: Any) -> Any:
-    """Return the result of one of Brave's calls."""
-    made = context()
-    return run(getattr(cast(BraveProvider, create("brave", made)), method)(*args, **options), made)
-
-
-def llm_context(fields: dict[str, Any] | None = None, **options: Any) -> SearchResults:
+def llm_context() -> SearchResults:
     """Return the result of an LLM Context call."""
-    found: SearchResults = brave("llm_context", SearchRequest("a b", **{"count": 20, **(fields or {})}), **options)
-    return found
+    made = context()
+    return run(cast(BraveProvider, create("brave", made)).llm_context(SearchRequest("a b", count=20)), made)
 
 
 # --- Brave ------------------------------------------------------------------------------------------------------------
@@ -402,7 +396,8 @@ def test_passages_come_whole(served: Served) -> None:
     table = '{"@type": "Table",\n "rows": [1, 2]}'
     page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", None]}
     server.answer({"grounding": {"generic": [page]}})
-    assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table,))
+    (found,) = llm_context()
+    assert (len(found.description), found.extra_snippets) == (5_000, (table,))
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------
@@ -486,36 +481,11 @@ def test_dates_become_aware_utc_and_nothing_else_is_one(value: Any, moment: date
     assert found == moment and (found is None or found.tzinfo is UTC)
 
 
-def test_a_goggle_of_the_catalogue_is_found_however_its_name_is_written() -> None:
-    """Our own rules keep to the form and fit into a request."""
-    for goggle in catalogue().values():
-        assert resolve(f" {goggle.name.replace('-', ' ').title()}") == (goggle.url or goggle.rules)
-        assert len(goggle.rules) < 4_000
-
-
-@pytest.mark.parametrize(
-    "goggle",
-    [
-        "https://gist.github.com/me/1",
-        "! name: mine\n\n/docs/$boost=5\n/blog/$downrank=2\n$discard,site=x.com\n$discard",
-        "|https://en.\n.html|\nfoo^bar*baz$inurl",
-        "*rust*$boost=1,site=rs\n$site=community.brave.app,boost=2",
-    ],
-)
-def test_addresses_and_good_rules_stay_as_they_are(goggle: str) -> None:
-    assert resolve(goggle) == goggle
-
-
-def test_a_misspelt_goggle_is_told_with_the_name_that_was_meant() -> None:
-    with pytest.raises(ConfigError, match="no goggle 'acadmic'; did you mean 'academic'.*there are tech, academic, news"):
-        resolve("acadmic")
-
-
 def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: Any) -> None:
     """Addresses go out as they are, everything inline as one text; a misspelt name costs no search."""
-    ran = shell.run("%search --provider brave --goggle no-crap --goggle academic --goggle $discard,site=x.example sleep")
-    assert ran.ok, ran.error
+    assert shell.run("%search --provider brave --goggle 'No Crap' --goggle academic --goggle $discard,site=x.example sleep").ok
     address, rules = brave_api.requests[0].params["goggles"]
-    assert address == resolve("no-crap") and "goggles_id" not in brave_api.requests[0].params
-    assert rules.splitlines() == [*resolve("academic").splitlines(), "$discard,site=x.example"]
-    assert isinstance(shell.run("%search --goggle techh sleep").error, ConfigError) and len(brave_api.requests) == 1
+    assert address == catalogue()["no-crap"].url and "goggles_id" not in brave_api.requests[0].params
+    assert rules.splitlines() == [*catalogue()["academic"].rules.splitlines(), "$discard,site=x.example"]
+    error = shell.run("%search --goggle techh sleep").error
+    assert isinstance(error, ConfigError) and "did you mean 'tech'" in str(error) and len(brave_api.requests) == 1
