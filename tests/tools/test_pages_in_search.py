@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.engines import hit
 from tests.fakes.replies import text, tool_use
-from tests.tools.helpers import results_of, words_of
+from tests.tools.helpers import results_of, sources, words_of
 
 pytestmark = pytest.mark.anyio
 

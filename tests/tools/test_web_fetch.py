@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.reader import window
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
@@ -140,6 +141,18 @@ async def test_domains_of_the_user_bind_the_model(domains: Any, url: str, told: 
     pages = Pages()
     output = await fetched(pages, url, made=domains)
     assert output.is_error and told in output.text and bool(pages.reads) is ("redirects" in told)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FetchError("Connection timeout"), "Failed to fetch URL: Connection timeout"),
+        (FetchError("Failed to parse HTML: it is an archive"), "Failed to parse HTML: it is an archive"),
+    ],
+)
+async def test_a_failure_is_a_result_with_the_texts_of_the_specification(error: Exception, text: str) -> None:
+    output = await fetched(Pages(error))
+    assert (output.text, output.is_error, output.passages) == (text, True, ())
 
 
 CODE = "````py\na\n\n```\n\nb\n````"
