@@ -244,14 +244,3 @@ def test_a_hostile_text_makes_few_addresses_in_little_time(text: str) -> None:
     began = time.process_time()
     known = addresses_in(text)
     assert sum(map(len, known)) <= 4 * MOST_ENDS * len(text) and time.process_time() - began < 2
-
-
-@pytest.mark.parametrize(
-    "question", ["{frame}", "“http://acme.example/about”", "读http://acme.example/about，谢谢", "http://acme.example/about’s"]
-)
-def test_the_offline_model_opens_the_address_that_was_meant(public_web: Any, shell: Any, question: str) -> None:
-    """It reads the page, as Claude would."""
-    url = public_web.page("http://acme.example/about", PAGE)
-    shell.run(f"import pandas as pd; frame = pd.DataFrame({{'url': ['{url}'], 'name': ['Acme']}})")
-    assert shell.run(f"a = %ask --model offline --provider local What does Acme make? {question}").ok
-    assert [request.path for request in public_web.requests] == ["/about"]
