@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ipy_websearch.enrichment.report import Estimate
-
 NAME = "web"
 
 
 class WebAccessor:
     """Questions to the web about the rows of a frame.
 
-    `df.web.enrich({...})` fills columns, `df.web.estimate({...})` says what that would cost, `df.web.search("{company} CEO")`
-    gives each row its best search result. A Dask DataFrame is answered with a Dask DataFrame.
+    `df.web.enrich({...})` fills columns. A Dask DataFrame is answered with a Dask DataFrame.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -35,11 +32,7 @@ class WebAccessor:
 
     def __repr__(self) -> str:
         return (
-            "Questions to the web about the rows of this frame:\n"
-            '  df.web.enrich({"ceo": "Who is the CEO of {company}?"})     the frame with columns filled from the web\n'
-            '  df.web.estimate({"ceo": "Who is the CEO of {company}?"})   what that would cost\n'
-            '  df.web.search("{company} CEO")                             the best search result for each row\n'
-            "help(df.web.enrich) names the options."
+            'df.web.enrich({"ceo": "Who is the CEO of {company}?"}) fills columns from the web; help(df.web.enrich) says how.'
         )
 
     def enrich(self, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
@@ -47,46 +40,6 @@ class WebAccessor:
         from ipy_websearch.api import enrich
 
         return enrich(self._frame, columns, **options)
-
-    def estimate(self, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any) -> Estimate:
-        """Return the cost and time of `enrich` for the whole frame, after trying `sample` rows.
-
-        The options are those of `enrich`. The rows that are tried go into the store, so that `enrich` does not ask them again.
-        An interrupt is passed on.
-
-        Raises:
-            ConfigError: a question, type or option is wrong; nothing was sent.
-            EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
-        """
-        from ipy_websearch import api
-
-        work = api.session().enrichment(self._frame, columns, sample=sample, progress=progress, **options)
-        if api.drive(work):
-            raise KeyboardInterrupt
-        return work.estimate()
-
-    def search(self, query: str, *, concurrency: int = 16, progress: bool = True, **options: Any) -> pd.DataFrame:
-        """Return the frame with the best search result for each row: search_title, search_url, search_description,
-        search_provider and search_error (all text, missing where there is nothing).
-
-        `query` names columns in braces; equal queries are searched for once. Further options are those of
-        `ipy_websearch.search`. For a Dask DataFrame this process searches at once, and what comes back is a Dask DataFrame.
-
-        Raises:
-            ConfigError: the query names no column or one that is not there; nothing was sent.
-            EnrichmentError: the searches all failed alike, and further ones would fail too.
-        """
-        from ipy_websearch import api
-        from ipy_websearch.enrichment.run import start_lookup
-        from ipy_websearch.options import EnrichOptions, checked
-
-        provider, fresh = options.pop("provider", None), checked("fresh", options.pop("fresh", False))
-        given = EnrichOptions(None, {}, concurrency=concurrency, progress=progress, provider=provider, resume=False)
-        request = api.session().search_request("placeholder", **{"count": 1, **options})
-        work = start_lookup(api.session(), self._frame, query, given, request, fresh)
-        if api.drive(work):
-            print("Interrupted: what was found by then is returned.")
-        return work.frame()
 
 
 # The modules that have a `DataFrame`, and where each has its `register_dataframe_accessor`.

@@ -20,7 +20,7 @@ from ipy_websearch.session import end_session, session, use_session
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ask", "cost", "drive", "end_session", "enrich", "fetch", "run_enrichment", "search", "session", "use_session"]
+__all__ = ["ask", "cost", "end_session", "enrich", "fetch", "run_enrichment", "search", "session", "use_session"]
 
 # Seconds between two looks at the progress of an enrichment.
 TICK_S = 0.2
@@ -126,9 +126,8 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     `columns` maps each new column to a question that names columns of the frame in braces, or to (question, type):
     `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
     float, bool, date, list[str], or a list of the values allowed; they become string, Int64, Float64, boolean,
-    datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`, or
-    before the question, `{"founded": "int: In what year …"}`. What was not found is missing, never invented; so is an empty
-    list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
+    datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`. What was not
+    found is missing, never invented; so is an empty list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
 
     Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
     `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it, at most 0.4
@@ -136,7 +135,7 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` (why, or which values of a
     filled row were left out because they fit no type: the next call asks for these again) and `enrich_cost_usd` (US dollars
     of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up. A frame
-    may be enriched again: what an enrichment added is replaced, your own columns never are.
+    may be enriched again: what an enrichment with sources added is replaced, your own columns never are.
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
     the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain;
@@ -144,7 +143,7 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     pages of its first results, whose passages take the place of the snippets.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
-    says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.
+    says what the rest would take. An interrupt stops the run and returns the frame as far as it is; one line says so.
     What comes after in the cell, and cells that wait, go on (the magic `%%enrich` stops those, and keeps the frame).
 
     `mode="batch"` hands the rows in to the Message Batches API: half the price of tokens, done within a day (mostly an hour),
@@ -172,24 +171,15 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
 
 
 def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
-    """Run an enrichment; return its frame, as far as it is, and whether it was interrupted, which is `told` then.
+    """Run an enrichment in the background, drawing its bar; return its frame, as far as it is, and whether it was interrupted,
+    which is `told` then.
 
     Raises:
         EnrichmentError: it was given up with nothing done.
     """
-    interrupted = drive(work)
-    if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
-        print(told)
-    if work.options.progress:
-        print(work.closing_text())
-    return work.frame(), interrupted
-
-
-def drive(work: Any) -> bool:
-    """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     from ipy_websearch.enrichment.report import Bar
 
-    task = background.Task(work.run, start=False)
+    task, interrupted = background.Task(work.run, start=False), False
     with closing(Bar(work.progress, work.options.progress)) as bar:
         try:
             task.begin()
@@ -199,8 +189,12 @@ def drive(work: Any) -> bool:
         except KeyboardInterrupt:
             work.stop()
             task.wait(STOP_S)
-            return True
-    return False
+            interrupted = True
+    if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
+        print(told)
+    if work.options.progress:
+        print(work.closing_text())
+    return work.frame(), interrupted
 
 
 def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:

@@ -4,8 +4,8 @@ A question names columns of the frame in braces: "Who is the CEO of {company}?";
 Equal inputs are one distinct row, asked once. A value counts in its normal form: as text, without blanks around it, 2020.0 as
 2020. Where a value that a question needs is missing, that question is not asked for the row.
 
-An ambiguous answer is not read: "1,500" is 1500 and "March 4, 1998" a date, but "1,5" may be one and a half or a slip, and
-"03/04/1998" is another day on another continent. They fit no type, and the caller says so.
+An ambiguous answer is not read: "1,500" is 1500, but "1,5" may be one and a half or a slip, and "03/04/1998" is another day on
+another continent. They fit no type, and the caller says so.
 """
 
 from __future__ import annotations
@@ -37,13 +37,7 @@ MAX_COLUMNS = 16
 # The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`.
 OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
 
-# The columns that `df.web.search` adds.
-SEARCHED = ("search_title", "search_url", "search_description", "search_provider", "search_error")
-
 PARTS = ("source", "quote", "confidence")
-
-# Where a frame's `attrs` name the columns that enrichments have added to it: those alone may be replaced.
-NOTED = "enrich_columns"
 
 # Why a cell is empty: the model found no value in what it read, or no search gave a single result.
 NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
@@ -56,9 +50,7 @@ DOUBTED = 0.4
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_KIND = rf"({'|'.join(TYPES)}|list\[\w+\])"
-_TYPED_NAME = re.compile(rf"(.*\S)\s*(?::\s*{_KIND}|\(\s*{_KIND}\s*\))\s*", re.DOTALL)
-_TYPED_QUESTION = re.compile(rf"\s*{_KIND}\s*:\s*(.+)", re.DOTALL)
+_TYPED_NAME = re.compile(rf"(.*\S)\s*:\s*({'|'.join(TYPES)}|list\[\w+\])\s*", re.DOTALL)
 
 Inputs = tuple[str | None, ...]
 
@@ -138,7 +130,7 @@ def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Col
     """Return the wanted columns; `known` are the frame's columns.
 
     A column is a question, or a question and a type: str, int, float, bool, date, list[str], or a list of the allowed values.
-    The type may stand with the name as well, "founded: int" or "founded (int)", or before the question: "int: In what year …".
+    The name of the type may stand behind the column's, "founded: int".
 
     Raises:
         ConfigError: a type is unknown, a question names no column or one that is not there, there are none or too many.
@@ -158,21 +150,14 @@ def _column(number: int, name: Any, asked: Any, known: Sequence[str]) -> Column:
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"{name!r} cannot be the name of a column; use text")
     if isinstance(asked, str):
-        name, asked = _typed(name, asked)
+        typed = _TYPED_NAME.fullmatch(name)
+        name, asked = (typed[1], (asked, typed[2])) if typed else (name, (asked, str))
     if not isinstance(asked, Sequence) or len(asked) != 2 or not isinstance(asked[0], str):
         raise ConfigError(f"column {name!r} must be a question, or (question, type), not {asked!r}")
     template, kind = asked
     fields = fields_in(f"the question for {name!r}", template, known)
     key = name if _PROPERTY.fullmatch(name) else f"column_{number}"  # what the API takes as a property
     return Column(name, template, *_type(name, kind), fields, key)
-
-
-def _typed(name: str, asked: str) -> tuple[str, tuple[str, Any]]:
-    """Return a column's name and (question, type); "height (m)" and "note: what is known of {city}" have no type."""
-    if match := _TYPED_NAME.fullmatch(name):
-        return match[1], (asked, match[2] or match[3])
-    match = _TYPED_QUESTION.fullmatch(asked)
-    return name, (match[2], match[1]) if match else (asked, str)
 
 
 def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
@@ -207,35 +192,14 @@ def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
     return [*(n for c in columns for n in (c.name, *(f"{c.name}_{part}" for part in PARTS if sources))), *OWN]
 
 
-def earlier_names(names: Iterable[str], noted: Any) -> set[str]:
-    """Return which of a frame's columns an earlier enrichment added.
-
-    They are `noted` in the frame's `attrs`, and some column about the row is still there. Where pandas has lost the note, all
-    columns about the row and a value's source, quote and confidence tell, or all of a search.
-    """
+def earlier_names(names: Iterable[str]) -> set[str]:
+    """Return which of a frame's columns an earlier enrichment added: where all columns about the row are there, these, and each
+    value that stands with its source, quote and confidence."""
     there = set(names)
-    found = there.intersection(noted or ()) if there & {*OWN, *SEARCHED} else set()
-    found.update(SEARCHED if there >= {*SEARCHED} else ())
-    if there >= {*OWN}:
-        groups = ({name, *(f"{name}_{part}" for part in PARTS)} for name in there)
-        found.update(OWN, *(group for group in groups if group <= there))
-    return found
-
-
-def check_names(added: Iterable[str], named: Iterable[str], names: Sequence[str], noted: Any = ()) -> None:
-    """Refuse to overwrite the user's own columns, and those `named` in a question; an earlier run's are replaced.
-
-    `added` are the new columns, `names` those of the frame, and `noted` is what its `attrs` say of earlier runs.
-
-    Raises:
-        ConfigError: which column is in the way, and what to do.
-    """
-    taken = (set(names) - earlier_names(names, noted)).union(named)
-    if name := next((name for name in added if name in taken), None):
-        raise ConfigError(
-            f"the frame already has a column {name!r}, which a question names or which is not from an earlier run; "
-            "rename or drop it, or give the new one another name"
-        )
+    if not there.issuperset(OWN):
+        return set()
+    groups = [{name, *(f"{name}_{part}" for part in PARTS)} for name in there]
+    return {*OWN}.union(*(group for group in groups if group <= there))
 
 
 # --- the rows -----------------------------------------------------------------------------------------------------------
@@ -245,16 +209,15 @@ def check_names(added: Iterable[str], named: Iterable[str], names: Sequence[str]
 class Plan:
     """The distinct rows (`inputs`, one text or None for each of `fields`) and which of them each row of the frame is.
 
-    `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `all_inputs` are the distinct rows of the
-    whole frame, `sample` how many were asked for (None: all).
+    `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `left_out` counts the distinct rows that a
+    sample leaves out.
     """
 
     columns: tuple[Column, ...]
     fields: tuple[str, ...]
     inputs: list[Inputs]
     place: array[int]
-    all_inputs: list[Inputs]
-    sample: int | None = None
+    left_out: int = 0
 
     def askable(self, inputs: Inputs) -> tuple[int, ...]:
         """Return the numbers of the columns whose questions have all their values."""
@@ -276,21 +239,24 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     Raises:
         ConfigError: the columns are faulty, or the frame has a column of its own where one would go (`sources`: with theirs).
     """
-    wanted, fields, _ = wanted_columns(columns, names_of(frame), sources, frame.attrs.get(NOTED))
+    wanted, fields, _ = wanted_columns(columns, names_of(frame), sources)
     return plan_of(inputs_of(frame, fields), wanted, fields, checked("sample", sample))
 
 
-def wanted_columns(
-    asked: Any, names: Sequence[str], sources: bool, noted: Any = ()
-) -> tuple[tuple[Column, ...], list[str], list[str]]:
+def wanted_columns(asked: Any, names: Sequence[str], sources: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """Return the wanted columns, the names of those that their questions name, and of all to be added to a frame with `names`.
 
     Raises:
-        ConfigError: see `make_plan`.
+        ConfigError: a column is faulty, or would take the place of the user's own, or of one that a question names.
     """
     wanted = parse_columns(asked, names)
     fields, new = list(dict.fromkeys(field for column in wanted for field in column.fields)), added_names(wanted, sources)
-    check_names(new, fields, names, noted)
+    taken = (set(names) - earlier_names(names)).union(fields)
+    if name := next((name for name in new if name in taken), None):
+        raise ConfigError(
+            f"the frame already has a column {name!r}, which a question names or which is not from an earlier run with "
+            "sources; rename or drop it, or give the new one another name"
+        )
     return wanted, fields, new
 
 
@@ -302,8 +268,8 @@ def plan_of(rows: Sequence[Inputs], columns: Sequence[Column], fields: Sequence[
         if sample is not None and (len(numbers) >= sample or inputs in numbers or None in inputs):
             continue
         place[position] = numbers.setdefault(inputs, len(numbers))
-    chosen = list(numbers)
-    return Plan(tuple(columns), tuple(fields), chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
+    left_out = {inputs for inputs in rows if inputs not in numbers and None not in inputs}
+    return Plan(tuple(columns), tuple(fields), list(numbers), place, len(left_out))
 
 
 def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
@@ -425,21 +391,8 @@ _SHOWN_CHARS = 60
 # A longer text is no number and no date that a column holds.
 _MOST_CHARS = 60
 
-_BLANK = r"[ \u00a0\u2009\u202f'’]"
-# The ways in which numbers are written, each with its decimal point.
-_NUMBERS = (
-    (r"\d+\.?\d*(?:[eE][-+]?\d{1,3})?|\.\d+", "."),
-    (r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", "."),  # 1,234,567.8
-    (r"[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?", "."),  # 12,34,567 as it is written in India
-    (r"[1-9]\d{0,2}(?:\.\d{3}){2,}(?:,\d+)?", ","),  # 1.234.567,8: two points are no decimal ones
-    (r"[1-9]\d{0,2}\.\d{3},\d+", ","),  # 1.234,5
-    (rf"[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?:\.\d+)?", "."),  # 1 234 567 and 1’234’567
-)
-
-# Two in one country and two thousand in another: "2.000". A whole number is not read out of it.
-_ONE_GROUP = re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}")
-
-_YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{2}:\d{2}.*)?")
+# A number as a text: Python's own, or with commas between groups of three.
+_NUMBER = re.compile(r"[-+]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
 
 
 def fit(column: Column, value: Any) -> Any:
@@ -481,11 +434,8 @@ def _same(choice: Any, value: Any) -> bool:
 def _decimal(value: Any) -> Decimal | None:
     """Return a finite number; a text that can only be one counts, True does not."""
     text = "" if isinstance(value, bool) else str(value).strip()
-    for pattern, point in _NUMBERS:
-        if len(text) <= _MOST_CHARS and re.fullmatch(rf"[-+−]?(?:{pattern})", text):
-            digits = re.sub(rf"[^\d+\-eE{point}]", "", text.replace("−", "-"))
-            return Decimal(digits.replace(point, "."))
-    return None
+    is_number = len(text) <= _MOST_CHARS and _NUMBER.fullmatch(text)
+    return Decimal(text.replace(",", "")) if is_number else None
 
 
 def _number(kind: type, value: Any) -> int | float | None:
@@ -495,22 +445,13 @@ def _number(kind: type, value: Any) -> int | float | None:
     if kind is float:
         return float(found) if isfinite(float(found)) else None
     is_whole = -(2**63) <= found < 2**63 and found % 1 == 0
-    return int(found) if is_whole and not _ONE_GROUP.fullmatch(str(value).strip()) else None
+    has_point = isinstance(value, str) and "." in value  # "2.000" is two in one country and two thousand in another
+    return int(found) if is_whole and not has_point else None
 
 
 def _date(value: Any) -> date | None:
-    """Return the date of a text that has one day, month and year, and can only be read in one way."""
-    from dateutil.parser import ParserError, parse  # type: ignore[import-untyped]
-
-    text = value.strip(" .") if isinstance(value, str) else ""
+    """Return the date of a text in ISO form, with a time or without."""
     try:
-        if first := _YEAR_FIRST.fullmatch(text):
-            return date(int(first[1]), int(first[3]), int(first[4]))
-        if len(text) > _MOST_CHARS or not re.search(r"\d{4}", text):
-            return None
-        # What the text leaves out comes from the default, so that two defaults give two dates.
-        defaults = (datetime(2000, 1, 1), datetime(2001, 2, 2))
-        found = {parse(text, dayfirst=first, default=d, ignoretz=True).date() for first in (False, True) for d in defaults}
-    except (ParserError, ValueError, OverflowError):
+        return datetime.fromisoformat(value.strip(" .")).date() if isinstance(value, str) else None
+    except ValueError:
         return None
-    return found.pop() if len(found) == 1 else None

@@ -16,7 +16,6 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import (
-    NOTED,
     PARTS,
     Cell,
     Column,
@@ -73,10 +72,7 @@ def assemble(
 
 
 def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with added columns behind its own; they replace those of an earlier enrichment.
-
-    The names are noted in `attrs`, so that the next enrichment can tell them from the caller's own columns.
-    """
+    """Return a frame with added columns behind its own; they replace those of an earlier enrichment."""
     import pandas as pd
 
     names, new = names_of(frame), [str(name) for name in added.columns]
@@ -84,15 +80,14 @@ def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
     kept = frame.loc[:, [name not in gone for name in names]]
     joined = pd.concat([kept, added], axis=1)
     joined.columns.names = frame.columns.names
-    before = [name for name in frame.attrs.get(NOTED, ()) if name in names and name not in gone]
-    joined.attrs = {**frame.attrs, NOTED: [*before, *new]}
+    joined.attrs = dict(frame.attrs)
     return joined
 
 
 def _replaced(names: Sequence[str], new: Sequence[str]) -> set[str]:
     """Return the names that new columns take the place of; without its source an old one would stand beside a new value."""
     about_values = {f"{name}_{part}" for name in new for part in PARTS}
-    return {*new, *(about_values & earlier_names(names, ()))}
+    return {*new, *(about_values & earlier_names(names))}
 
 
 # --- frames of other kinds --------------------------------------------------------------------------------------------
@@ -130,7 +125,7 @@ def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: Enrich
 
     if is_dask(options.frame):
         meta = options.frame._meta
-        _, fields, new = wanted_columns(options.columns, names_of(meta), options.sources, meta.attrs.get(NOTED))
+        _, fields, new = wanted_columns(options.columns, names_of(meta), options.sources)
         cluster = None if options.mode == "batch" else options.cluster or _default_client()
         return on_dask(lambda rows: start(replace(options, frame=rows, cluster=cluster)), options.frame, fields, new)
     frame, native = _eager(options.frame)

@@ -1,4 +1,4 @@
-"""What a run has come to: its progress and the bar that shows it, its report, and an estimate for all rows.
+"""What a run has come to: its progress and the bar that shows it, its report, and what the rows beside a sample would take.
 
 The bar is text in notebooks too: one made of widgets is gone when the notebook is opened again. All that is written stays in a
 notebook that is run without a browser, so nothing is written while nothing changes.
@@ -17,7 +17,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Column
-from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Money
 from ipy_websearch.text import duration, plural, shorten, usd
@@ -36,8 +35,6 @@ _ROWS = {
     "skipped": "skipped for missing values",
     "stored": "from the store",
 }
-_FAULTS = "values that fit no type are missing; the next call asks for them again:"
-_DOUBTS = "values of lower confidence, because"
 _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 
 # A `retry-after` of less than these seconds is not worth a word.
@@ -88,8 +85,8 @@ class Report(dict[str, Any]):
 
     Keys: rows, ok, error, budget, interrupted, skipped (rows by status); cells, filled, not_found (by the model), no_results
     (of the search), and the same by column in `columns`; asked and stored (distinct rows), requests, cost_usd (None: unknown),
-    seconds, failures (a list of {message, rows, example}), faults (of values that fit no type), doubts (why values
-    have a lower confidence than the model said), warnings.
+    seconds, failures (a list of {message, rows, example}), notes (alike, of values that are left out because they fit no type
+    and will be asked for again, and of those that are less sure than the model said), warnings.
     """
 
     def __str__(self) -> str:
@@ -102,9 +99,7 @@ class Report(dict[str, Any]):
         columns = self["columns"].items() if len(self["columns"]) > 1 else ()
         by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
         lines = [head, *([f"  {by_column}"] if by_column else [])]
-        for heading, groups in (("", self["failures"]), (_FAULTS, self["faults"]), (_DOUBTS, self["doubts"])):
-            lines += [heading] if heading and groups else []
-            lines += [f"  {line}" for line in group_lines(groups)]
+        lines += [f"  {line}" for line in (*group_lines(self["failures"]), *group_lines(self["notes"]))]
         return "\n".join([*lines, *self["warnings"]])
 
     __repr__ = __str__
@@ -147,7 +142,7 @@ def make_report(
     known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if count]
     by_status: Counter[str] = Counter()
     by_column = {column.name: Counter[str]() for column in columns}
-    faults, doubts = list[tuple[str, int, str]](), list[tuple[str, int, str]]()
+    notes: list[tuple[str, int, str]] = []
     for outcome, count, name in known:
         by_status[outcome.status] += count
         for number, column in enumerate(columns):
@@ -157,8 +152,8 @@ def make_report(
             by_column[column.name]["cells"] += count
             if cell is not None:
                 by_column[column.name][_CELLS.get(cell.missing, "fault")] += count
-                faults += [(cell.fault, count, name)] if cell.fault else []
-                doubts += [(f"{column.name} {cell.doubt}", count, name)] if cell.doubt else []
+                if note := cell.fault or (cell.doubt and f"of lower confidence: {column.name} {cell.doubt}"):
+                    notes.append((note, count, name))
     kinds, stored = ("cells", *_CELLS.values()), sum(outcome.cached for outcome, _, _ in known)
     return Report(
         rows=by_status.total(),
@@ -168,55 +163,25 @@ def make_report(
         asked=len(known) - stored - sum(outcome.status == "skipped" for outcome, _, _ in known),
         stored=stored,
         failures=grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
-        faults=grouped(faults),
-        doubts=grouped(doubts),
+        notes=grouped(notes),
         requests=sum(outcome.requests for outcome in outcomes),
         cost_usd=_float(cost_usd),
         **facts,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What an enrichment is expected to take, from a sample of its rows.
+def rest_text(outcomes: Sequence[Outcome], left: int, concurrency: int) -> str:
+    """Return what the `left` distinct rows beside a sample would take, judged by the rows that it filled.
 
-    `rows` of the frame, `distinct` ones among them, `stored` of those that need not be asked again; `cost_usd` (None: unknown)
-    and `seconds` for all that are left, at the concurrency asked for. `sample` rows were tried, `failed` of them in vain.
+    What failed cost little or nothing: a price reckoned from it would be far too low.
     """
-
-    rows: int
-    distinct: int
-    stored: int
-    sample: int
-    failed: int
-    cost_usd: float | None
-    seconds: float
-
-    def __str__(self) -> str:
-        notes = [f"{self.distinct:,} distinct"] if self.distinct < self.rows else []
-        notes += [f"{self.stored:,} already in the store"] if self.stored else []
-        notes += [f"{self.failed} of the {self.sample} rows tried failed"] if self.failed else []
-        text = f"looks like {plural(self.rows, 'row')} ≈ {_cost(self.cost_usd)}, {duration(self.seconds)}"
-        return text + (f" ({', '.join(notes)})" if notes else "")
-
-    __repr__ = __str__
-
-
-def make_estimate(outcomes: Sequence[Outcome], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
-    """Return the estimate for `rows` rows from the outcomes of a sample.
-
-    Raises:
-        EnrichmentError: no row of the sample was filled. What failed cost little or nothing: a price reckoned from it would be
-            far too low.
-    """
-    asked = [o for o in outcomes if o.status != "skipped"]
-    tried = [o for o in asked if o.status in ("ok", "error")]
-    failed, left = sum(o.status == "error" for o in tried), max(distinct - stored, 0)
-    if asked and failed == len(tried):
-        raise EnrichmentError(f"there is no estimate, since none of the rows tried was filled: {asked[0].error}")
-    share, total = left / max(len(tried), 1), _float(add_money(*(o.cost_usd for o in tried))) if left else 0.0
-    seconds = sum(o.seconds for o in tried) * share / max(min(concurrency, left), 1)
-    return Estimate(rows, distinct, stored, len(tried), failed, None if total is None else total * share, seconds)
+    filled = [outcome for outcome in outcomes if outcome.status == "ok"]
+    if not filled:
+        return "no row was filled, so what the others would take is not known"
+    share, total = left / len(filled), _float(add_money(*(outcome.cost_usd for outcome in filled)))
+    seconds = sum(outcome.seconds for outcome in filled) * share / max(min(concurrency, left), 1)
+    cost = _cost(None if total is None else total * share)
+    return f"the {plural(left, 'other distinct row')} would take about {cost}, {duration(seconds)}"
 
 
 def _float(amount: Money) -> float | None:
@@ -243,7 +208,7 @@ class Progress:
     cells: int = 0
     failed: int = 0
     cached: int = 0
-    cost_usd: float = 0.0
+    cost_usd: Money = Decimal(0)
     note: str = ""
     limiter: ConcurrencyLimiter | None = None
     name: str = "enrich"
@@ -257,7 +222,7 @@ class Progress:
     def facts(self) -> str:
         """The counts in words."""
         stored = f", {self.cached} from the store" if self.cached else ""
-        return f"{self.cells} cells, {self.failed} failed{stored}, {usd(self.cost_usd)}"
+        return f"{self.cells} cells, {self.failed} failed{stored}, {_cost(_float(self.cost_usd))}"
 
     @property
     def waits_for(self) -> str:

@@ -15,39 +15,16 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
-from ipy_websearch.enrichment.columns import (
-    NOTED,
-    SEARCHED,
-    Cell,
-    Column,
-    Inputs,
-    Plan,
-    check_names,
-    fields_in,
-    inputs_of,
-    make_plan,
-    names_of,
-    plan_of,
-)
-from ipy_websearch.enrichment.frames import assemble, is_dask, is_pandas, joined, on_dask, start_on_other
+from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, make_plan
+from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.report import (
-    Estimate,
-    Outcome,
-    Progress,
-    Report,
-    Status,
-    alike,
-    make_estimate,
-    make_report,
-)
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, max_tokens, system_text
+from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, alike, make_report, rest_text
+from ipy_websearch.enrichment.row import START_S, Row, RowConfig, Searches, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.requests import model_id
@@ -57,7 +34,7 @@ from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.passages import ALL_TOKENS
-from ipy_websearch.results import Money, SearchResults, Usage
+from ipy_websearch.results import Money, Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading
@@ -97,7 +74,8 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
     asked = options.provider or (most and not batch)
     provider = session.provider_to_ask(options.provider) if asked else None
-    budget = new_budget(session, options.budget_usd)
+    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
+    budget = session.budgets.for_question(uuid.uuid4().hex[:12], checked("budget_usd", options.budget_usd), **whose)
     searches = None
     if batch:
         native_search(model, client, most, defaults)  # a platform without batches is refused here
@@ -109,7 +87,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         model=model,
         platform=client.platform_for(model),
         system=system_text(most, cites=batch and most > 0),
-        limiter=ConcurrencyLimiter(options.concurrency),
+        limiter=ConcurrencyLimiter(options.concurrency, start_s=START_S),
         timeout_s=settings.timeout_s,
         defaults=defaults,
         searches=searches,
@@ -135,12 +113,6 @@ def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
     for message, is_wrong in conflicts.items():
         if is_wrong:
             raise ConfigError(message)
-
-
-def new_budget(session: Session, usd: Any = None) -> Budget:
-    """Return the budget of one run, which may cost `usd` (None: only the session's budgets hold)."""
-    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
-    return session.budgets.for_question(uuid.uuid4().hex[:12], checked("budget_usd", usd), **whose)
 
 
 def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
@@ -171,12 +143,12 @@ def searches_of(
     """
     router = session.router
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
-    first = router.plan(request, provider, local_stands_in=local_stands_in).target
-    if first is None:  # all have failed a moment ago, and may have been mended since
+    target = router.plan(request, provider, local_stands_in=local_stands_in).target
+    if target is None:  # all have failed a moment ago, and may have been mended since
         router.forget_outages()
-        first = router.plan(request, provider, local_stands_in=local_stands_in).target
-    asked_first = (first.name, first.options) if first is not None else ("", {})
-    return Searches(router, provider, concurrency, charges, local_stands_in, asked_first)
+        target = router.plan(request, provider, local_stands_in=local_stands_in).target
+    first = (target.name, target.options) if target is not None else ("", {})
+    return Searches(router, provider, concurrency, charges, local_stands_in, first)
 
 
 # --- running it ---------------------------------------------------------------------------------------------------------
@@ -212,7 +184,6 @@ class Enrichment:
         self.store = session.enrich_store
         self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
-        self.cost_usd: Money = Decimal(0)
         self.notices: dict[str, None] = {}
         self.stopped: tuple[Status, str] | None = None
         # Puts the columns into a frame of the caller's kind.
@@ -268,18 +239,15 @@ class Enrichment:
                 self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
     def frame(self) -> Any:
-        """Return the frame as far as it is filled, of the kind that was given."""
-        return self.put_back(self._filled())
-
-    def _filled(self) -> pd.DataFrame:
-        """Return the pandas rows, which show their sources, with the report in `attrs["report"]`."""
+        """Return the frame as far as it is filled, of the kind that was given; a pandas frame has the report in
+        `attrs["report"]`."""
         from ipy_websearch.frames import EnrichedFrame
 
         plan, options = self.plan, self.options
         frame = assemble(options.frame, plan.columns, plan.place, self.outcomes, sources=options.sources)
         shown = EnrichedFrame(frame)
         shown.attrs = {**frame.attrs, "report": self.report()}
-        return shown
+        return self.put_back(shown)
 
     def report(self) -> Report:
         """Return what the run came to."""
@@ -289,38 +257,23 @@ class Enrichment:
             [counts[n] for n in range(len(self.outcomes))],
             (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
             self.plan.columns,
-            cost_usd=self.cost_usd,
+            cost_usd=self.progress.cost_usd,
             seconds=round(self._seconds, 3),
             warnings=[*self.store.warnings, *self.notices],
         )
 
-    def estimate(self) -> Estimate:
-        """Return what the whole frame would take, judged by the rows that have been asked.
-
-        Raises:
-            EnrichmentError: the sample says nothing of it; why, in one line.
-        """
-        askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
-        known = zip(askable, self.look_up(askable), strict=True)
-        stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
-        return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
-
     def closing_text(self) -> str:
-        """Return what is shown when a run has ended: its report, and for a sample what the whole would take."""
-        lines = [str(self.report())]
-        if self.plan.sample is not None:
-            try:
-                lines.append(str(self.estimate()))
-            except EnrichmentError as exc:
-                lines.append(str(exc))
-        return "\n".join(lines)
+        """Return what is shown when a run has ended: its report, and for a sample what the rest would take."""
+        if not self.plan.left_out:
+            return str(self.report())
+        return f"{self.report()}\n{rest_text(self.outcomes, self.plan.left_out, self.options.concurrency)}"
 
     # --- what is there already --------------------------------------------------------------------------------------
 
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, cells in enumerate(self.look_up(self.plan.inputs)):
+        for n, cells in enumerate(self._stored()):
             outcome = self.outcomes[n]
             outcome.cells = cells
             outcome.asked = tuple(c for c in outcome.asked if c not in cells)
@@ -336,9 +289,9 @@ class Enrichment:
                 self.progress.cached += 1
         return missing
 
-    def look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Cell]]:
+    def _stored(self) -> Iterator[dict[int, Cell]]:
         """Yield the cells of each row that the store has, by column number."""
-        columns = self.plan.columns
+        columns, rows = self.plan.columns, self.plan.inputs
         for first in range(0, len(rows), ROWS_AT_ONCE):
             keys = [self._keys(inputs) for inputs in rows[first : first + ROWS_AT_ONCE]]
             wanted = {key: columns[c] for row in keys for c, key in row.items()} if self.options.resume else {}
@@ -381,34 +334,37 @@ class Enrichment:
         Raises:
             BudgetExceededError: not even the first fits, or its price is unknown.
         """
-        left, total, fitting = self.budget.left(), Decimal(0), list(worst)
+        left, fitting = self.budget.left(), list[K]()
         if left is None:
-            return fitting, Reservation(self.ledger, id)
-        for n, usd in enumerate(worst.values()):
-            if n and (usd is None or total + usd > left):
-                return fitting[:n], self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
-            if usd is None:
-                return fitting[:1], self.budget.reserve(None, what="a row")
-            total += usd
+            return list(worst), Reservation(self.ledger, id)
+        total: Money = Decimal(0)
+        for key, usd in worst.items():
+            more = add_money(total, usd)
+            if fitting and (more is None or more > left):
+                break
+            total = more
+            fitting.append(key)
         return fitting, self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
 
     def finish(self, n: int, outcome: Outcome) -> None:
         """Take what became of a row: into the store, if it was answered, and into the counts."""
         self.outcomes[n] = outcome
-        self.cost_usd = add_money(self.cost_usd, outcome.cost_usd)
+        progress, message = self.progress, outcome.error
+        progress.cost_usd = add_money(progress.cost_usd, outcome.cost_usd)
         self.notices.update(dict.fromkeys(outcome.notices))
-        self.progress.cost_usd = float(self.cost_usd or 0)
         if outcome.status == "ok":
             self._keep(n, outcome)
             self._end(n, outcome)
-            self.progress.done += 1
+            progress.done += 1
             return
         outcome.cells = {}
         if outcome.status == "error":
-            self.progress.failed += 1
-            self._count_failure(outcome.error, outcome.permanent)
-        elif self.stopped is not None and outcome.error == "interrupted":
-            outcome.status, outcome.error = self.stopped
+            progress.failed += 1
+            self._failures[alike(message)] += 1
+            in_vain = not progress.done and self._failures[alike(message)] >= PROBES
+            if self.stopped is None and (outcome.permanent or in_vain):
+                self.notices[f"stopped: {message}"] = None
+                self.halt("error", message, GRACE_S)
 
     def _end(self, n: int, outcome: Outcome) -> None:
         """Count the cells of a row that was answered; it says which columns could not be asked."""
@@ -440,23 +396,15 @@ class Enrichment:
         if self._asking is not None and not self._asking.cancelling():
             self._asking.cancel()
 
-    def _count_failure(self, message: str, permanent: bool) -> None:
-        """End the run when every further row would fail too, or seems to."""
-        self._failures[alike(message)] += 1
-        in_vain = not self.progress.done and self._failures[alike(message)] >= PROBES
-        if self.stopped is None and (permanent or in_vain):
-            self.notices[f"stopped: {message}"] = None
-            self.halt("error", message, GRACE_S)
-
     def _settle(self) -> int:
-        """Write what waits, and give the rows that were never asked their status; return how many there were."""
+        """Write what waits, and give the rows that were not asked to their end their status; return how many there are."""
         self.ledger.flush()
         left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
         for outcome in left:
             outcome.cells = {}
             outcome.status, outcome.error = self.stopped or (outcome.status, outcome.error)
         self.notices.update(dict.fromkeys(self.ledger.news()))
-        self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
+        self._session.spent_usd = add_money(self._session.spent_usd, self.progress.cost_usd)
         return len(left)
 
 
@@ -472,12 +420,9 @@ class Rows:
         """Ask for rows; see `Ask`."""
         run.progress.limiter = run.config.limiter
         queue = iter(rows)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(run.options.concurrency, len(rows))):
-                    group.create_task(self._work(run, queue))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(run.options.concurrency, len(rows))):
+                group.create_task(self._work(run, queue))
 
     async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
         for n in queue:
@@ -516,76 +461,3 @@ class Rows:
         budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
         return self._kind(config, columns, values, run.booking(budget), outcome)
-
-
-# --- a search for each row ----------------------------------------------------------------------------------------------
-
-
-class Lookup(Enrichment):
-    """A run that makes one search for each row: of `df.web.search`, and of SQL. No model is asked."""
-
-    def _filled(self) -> pd.DataFrame:
-        """Return the frame with the best result of each row, in the columns of `SEARCHED` (text)."""
-        import pandas as pd
-
-        from ipy_websearch.frames import WebFrame
-
-        rows = [_best_of(self.outcomes[n]) for n in self.plan.place]
-        data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(SEARCHED)}
-        return WebFrame(joined(self.options.frame, pd.DataFrame(data, index=self.options.frame.index)))
-
-
-def _best_of(outcome: Outcome) -> tuple[str | None, ...]:
-    if not outcome.cells:
-        return (None, None, None, None, outcome.error)
-    results: SearchResults = outcome.cells[0].value
-    if not results:
-        return (None, None, None, results.provider, "nothing was found")
-    return (results[0].title, results[0].url, results[0].description, results.provider, None)
-
-
-def searching(
-    session: Session,
-    plan: Plan,
-    options: EnrichOptions,
-    request: SearchRequest,
-    budget: Budget,
-    *,
-    fresh: bool,
-    question: str,
-    local_stands_in: bool = True,
-) -> Lookup:
-    """Return a run that makes one search like `request` for each row (`local_stands_in` as for `searches_of`)."""
-    provider = session.provider_to_ask(options.provider)
-    config = RowConfig(
-        client=session.offline_model,
-        model="",
-        platform=session.offline_model.platform,
-        system="",
-        limiter=ConcurrencyLimiter(options.concurrency),
-        timeout_s=session.settings.timeout_s,
-        defaults=request,
-        searches=searches_of(session, provider, options.concurrency, budget, request, local_stands_in),
-        max_searches=1,
-        fresh=fresh,
-    )
-    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, question=question)
-    run.progress.name = "search"
-    return run
-
-
-def start_lookup(session: Session, frame: Any, query: str, options: EnrichOptions, request: SearchRequest, fresh: bool) -> Any:
-    """Return the searches of `df.web.search`, planned and not yet run: for each row of a frame one like `request`.
-
-    Raises:
-        ConfigError: the query names no column, or the frame has a column where one would go.
-    """
-    head = frame._meta if is_dask(frame) else frame
-    names = names_of(head)
-    fields = fields_in("the query", query, names)
-    check_names(SEARCHED, fields, names, head.attrs.get(NOTED))
-    if is_dask(frame):
-        return on_dask(lambda rows: start_lookup(session, rows, query, options, request, fresh), frame, fields, SEARCHED)
-    plan = plan_of(inputs_of(frame, fields), [Column("search", query, str, (), fields, "search")], fields)
-    options = replace(options, frame=frame)
-    return searching(session, plan, options, request, new_budget(session), fresh=fresh, question=f"search {query}")

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ipy_websearch import __version__, background
 from ipy_websearch.api import TICK_S
 from ipy_websearch.display.render import iso
-from ipy_websearch.enrichment.columns import NOTED
+from ipy_websearch.enrichment.columns import added_names
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.results import Citation, Money, ToolFinished
 from ipy_websearch.session import Session
@@ -182,7 +182,7 @@ def server(session: Session) -> MCPServer:
         work = session.enrichment(pd.DataFrame(rows, dtype=object), columns, provider=provider, progress=False, **limits)
         await _run(work, context)
         frame = work.frame()
-        added = json.loads(frame[frame.attrs[NOTED]].to_json(orient="records", date_format="iso"))
+        added = json.loads(frame[added_names(work.plan.columns, True)].to_json(orient="records", date_format="iso"))
         costs = frame["enrich_cost_usd"]
         errors = int((frame["enrich_status"] == "error").sum())
         filled = [{**row, **new} for row, new in zip(rows, added, strict=True)]  # what was given comes back unchanged

@@ -14,10 +14,8 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import math
-import re
 import signal
 import socket
 import threading
@@ -33,20 +31,17 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch import api, background
-from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError, plan_of
+from ipy_websearch.enrichment.columns import Cell, Column, RowError, normal, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, group_lines, grouped
-from ipy_websearch.enrichment.row import Row, RowConfig, check_stop_reason
-from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of, searching
+from ipy_websearch.enrichment.row import START_S, Row, RowConfig, SearchRow, check_stop_reason
+from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Next, Then
-from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.client import Reply
 from ipy_websearch.model.requests import assistant_message, build_request, model_id
-from ipy_websearch.money.budget import Budget
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.results import SearchResults
-from ipy_websearch.session import Session
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 
@@ -92,7 +87,10 @@ _NO_SEARCH = "There is no search here: answer from what you know, and say what m
 _SHOWN_CHARS = 60
 # The cell whose query was stopped (None: a program's), and until when it is refused.
 _stopped: tuple[object, float] = (None, 0.0)
-_wakeup: tuple[socket.socket, socket.socket] | None = None
+# A byte comes through here for each signal, and any thread can read it.
+_wakeup, _signalled = socket.socketpair()
+_wakeup.setblocking(False)
+_signalled.setblocking(False)
 _pressed = 0
 
 
@@ -116,15 +114,12 @@ class AnswerRow(Row):
 
     def take(self, reply: Reply, *, final: bool) -> Next:
         """Take the answer, or return the calls; one that was cut off is an answer too."""
-        config, calls, text = self._config, Call.of(reply), reply.text.strip()
+        calls, text = Call.of(reply), reply.text.strip()
         if reply.stop_reason == "refusal":
             check_stop_reason(reply.stop_reason, reply.stop_details)
         if calls and not final:
             self.loop.messages += filter(None, [assistant_message(reply.content)])
             return calls
-        may_search = bool(self._tools) and not final and config.retrieve_first == "auto"
-        if may_search and answers_unsearched(reply, config.model, self._query()):
-            return self._lacks_tools()
         if not text:
             late = self.loop.meter.reached == "timeout"
             raise RowError("the answer took too long" if late else "the model wrote no answer")
@@ -222,10 +217,8 @@ def register(
     """
     if on_error not in ("null", "raise"):
         raise ConfigError(f"on_error is {on_error!r}; it must be 'null' or 'raise'")
-    if not re.fullmatch(r"(?:[A-Za-z_][A-Za-z0-9_]*)?", prefix):
+    if prefix and not prefix.isidentifier():
         raise ConfigError(f"prefix is {prefix!r}; it must be letters, digits and _ (such as stps_), not beginning with a digit")
-    if not hasattr(con, "create_function"):
-        raise ConfigError(f"register needs a DuckDB connection, not {type(con).__name__}")
     try:
         import pyarrow as pyarrow
     except ImportError as exc:
@@ -252,19 +245,15 @@ def _registered_with(con: Any, prefix: str) -> Functions | None:
 def _create(con: Any, prefix: str) -> Functions:
     import duckdb
 
-    functions, number, made = Functions(prefix), uuid.uuid4().hex, list[str]()
+    functions, number = Functions(prefix), uuid.uuid4().hex
     own = {"name": f"{prefix}{_ID}", "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
     definitions = [*functions.definitions(), own]
-    try:
-        for definition in definitions:
+    for definition in definitions:
+        try:
             con.create_function(**definition)
-            made.append(definition["name"])
-    except duckdb.Error as exc:
-        for name in made:  # they would be in the way of the next attempt
-            con.remove_function(name)
-        taken = "; choose another prefix" if "already" in str(exc) else ""
-        name = definitions[len(made)]["name"]
-        raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
+        except duckdb.Error as exc:
+            why = str(exc).splitlines()[0]
+            raise ConfigError(f"{definition['name']} cannot be registered ({why}); choose another prefix") from exc
     _registered[number] = (functions, definitions)
     return functions
 
@@ -324,53 +313,55 @@ class Functions:
     def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool) -> Enrichment:
         """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
 
+        A model may search when an engine with a key is there, or one is named.
+
         Raises:
             MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
         """
-        session, names = api.session(), ARGUMENTS[kind]
+        session, given, names, asks = api.session(), self.given, ARGUMENTS[kind], kind == "ask_ai"
         whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
-        budget = session.budgets.for_question(self.id, checked("budget_usd", self.given.budget_usd), **whose)
-        question, template = f"{kind}: {rows[0][-1]}", "{query}" if kind == "web_search" else f"ask_ai({', '.join(names)})"
-        template += f", fresh {self.id}" if fresh and kind == "ask_ai" else ""
-        plan = plan_of(rows, [Column(kind, template, str, (), names, kind)], names)
+        budget = session.budgets.for_question(self.id, checked("budget_usd", given.budget_usd), **whose)
         try:
-            if kind == "ask_ai":
-                return self._answers(session, plan, budget, question, fresh)
-            request, given = session.search_request("placeholder"), replace(self.given, resume=False)
-            offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
-            return searching(session, plan, given, request, budget, fresh=fresh, question=question, local_stands_in=offline)
+            client, model = model_to_ask(session, given.model) if asks else (session.offline_model, "")
+            provider = session.provider_to_ask(given.provider)
         except MissingKeyError as exc:
             setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
-
-    def _answers(self, session: Session, plan: Plan, budget: Budget, question: str, fresh: bool) -> Enrichment:
-        """Return the run that asks a model. It searches when an engine with a key is there, or one is named."""
-        client, model = model_to_ask(session, self.given.model)
-        engine = session.provider_to_ask(self.given.provider)
+        offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
-        defaults, concurrency = session.search_request("placeholder", count=RESULTS), self.given.concurrency
+        request = session.search_request("placeholder", **({"count": RESULTS} if asks else {}))
         searches = None
-        if engine or keyed or client.offline:
-            searches = searches_of(session, engine, concurrency, budget, defaults, client.offline)
+        if provider or keyed or offline or not asks:
+            searches = searches_of(session, provider, given.concurrency, budget, request, offline)
         now = datetime.now(UTC)
         config = RowConfig(
             client=client,
             model=model,
             platform=client.platform_for(model),
             system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
-            limiter=ConcurrencyLimiter(concurrency),
+            limiter=ConcurrencyLimiter(given.concurrency, start_s=START_S),
             timeout_s=TIMEOUT_S,
-            limit_s=TIMEOUT_S,
-            defaults=defaults,
+            limit_s=TIMEOUT_S if asks else math.inf,
+            defaults=request,
             searches=searches,
             max_searches=1 if searches else 0,
             max_tokens=MAX_TOKENS,
             retrieve_first=session.settings.retrieve_first,
             fresh=fresh,
         )
+        template = f"{kind}({', '.join(names)}), fresh {self.id}" if fresh else f"{kind}({', '.join(names)})"
+        column = Column(kind, template if asks else "{query}", str, (), names, kind)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-        since, given = time.time() - FRESH_S if fresh else midnight, replace(self.given, resume=True)
-        return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, question=question, since=since)
+        return Enrichment(
+            session,
+            plan_of(rows, [column], names),
+            replace(given, resume=asks),
+            config,
+            budget,
+            Rows(AnswerRow if asks else SearchRow).ask,
+            question=f"{kind}: {rows[0][-1]}",
+            since=time.time() - FRESH_S if fresh else midnight,
+        )
 
 
 def _set_key(variable: str, key: str) -> str:
@@ -389,13 +380,7 @@ def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> list[Arguments | No
     if len(lists) not in (texts, texts + 1) or not all(flag is None or isinstance(flag, bool) for flag in flags):
         raise TypeError(f"{name} takes ({', '.join(ARGUMENTS[kind])}); fresh := true may follow")
     pairs = zip(zip(*lists[:texts], strict=True), flags, strict=True)
-    return [None if None in values else (tuple(map(_text, values)), bool(flag)) for values, flag in pairs]
-
-
-def _text(value: Any) -> str:
-    """Return a value as the text that is asked about, without blanks around it."""
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if whole else value).strip()
+    return [None if None in values else (tuple(normal(value) or "" for value in values), bool(flag)) for values, flag in pairs]
 
 
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
@@ -456,17 +441,11 @@ def _listen() -> None:
     Only the main thread can do the second. Somebody else's wakeup descriptor (an event loop's) is left alone: then only the
     main thread hears of Ctrl-C.
     """
-    global _wakeup, _stopped
+    global _stopped
     _stopped = (None, 0.0)
     if threading.current_thread() is threading.main_thread():
-        if _wakeup is None:
-            _wakeup = socket.socketpair()
-            for end in _wakeup:
-                end.setblocking(False)
-                atexit.register(end.close)
-        ours = _wakeup[1].fileno()
-        before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-        if before not in (-1, ours):
+        before = signal.set_wakeup_fd(_signalled.fileno(), warn_on_full_buffer=False)
+        if before not in (-1, _signalled.fileno()):
             signal.set_wakeup_fd(before)
 
 
@@ -474,5 +453,5 @@ def _presses() -> int:
     """Return how many times Ctrl-C was pressed so far."""
     global _pressed
     with suppress(BlockingIOError):
-        _pressed += _wakeup[0].recv(4096).count(signal.SIGINT) if _wakeup is not None else 0
+        _pressed += _wakeup.recv(4096).count(signal.SIGINT)
     return _pressed

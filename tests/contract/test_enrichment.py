@@ -154,8 +154,8 @@ def test_wrong_columns_and_a_missing_key_are_one_line_before_anything_is_sent(me
         ({"ceo": ("Who leads {company}?", [])}, "choices"),
         ({"a": "{company}?", "a_source": "{company}?"}, "two of the columns"),
         ({f"c{n}": "{company}?" for n in range(17)}, "too many"),
-        ({"sites": ("Where is {company}?", list[int])}, r"'list\[int\]' is no type .*bool, date, list\[str\]\)"),
         ({"sites: list[date]": "Where is {company}?"}, r"'list\[date\]' is no type"),
+        ({"sites": ("Where is {company}?", list[int])}, r"'list\[int\]' is no type .*bool, date, list\[str\]\)"),
     ):
         with pytest.raises(ConfigError, match=told):
             web.enrich(companies("A"), columns, **ROW)

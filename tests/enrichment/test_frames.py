@@ -114,10 +114,6 @@ def test_columns_of_several_levels_and_wrong_options_are_one_line_before_anythin
         web.enrich(frame, {"ceo": "Who leads {('company', 'name')}?"}, progress=False)
     with pytest.raises(ConfigError, match="unique column names"):
         web.enrich(duckdb.sql("SELECT 'A' AS company, 1 AS n, 2 AS n"), {"ceo": "Who leads {company}?"}, progress=False)
-    with pytest.raises(ConfigError, match="several levels"):
-        frame.web.search("{company} CEO", progress=False)
-    with pytest.raises(ConfigError, match="freshness is 'soon'"):
-        pd.DataFrame({"company": ["A", "B"]}).web.search("{company} CEO", freshness="soon", progress=False)
     assert not messages_api.requests
 
 

@@ -19,7 +19,6 @@ from ipy_websearch.text import fold, plain
 from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import ROW as QUIET
 from tests.contract.helpers import boss as echo
-from tests.fakes.engines import hit
 
 FAMILY, PERSIAN, SINHALA = "👩\u200d👩\u200d👧", "می\u200cخواهم", "ශ\u0dca\u200dරී"
 
@@ -36,14 +35,13 @@ def answers(fake: Any, kind: Any, written: Sequence[Any]) -> list[Any]:
 
 NUMBERS: list[tuple[Any, int | None, float | None]] = [
     ("1,500", 1500, 1500.0),
-    ("1,234,567.0", 1234567, 1234567.0),
-    ("12,34,567", 1234567, 1234567.0),
-    ("1.234.567", 1234567, 1234567.0),
-    ("1.234,5", None, 1234.5),
-    ("1\u202f234\u202f567", 1234567, 1234567.0),
-    ("−5", -5, -5.0),
-    ("1.5e3", 1500, 1500.0),
-    ("2.0", 2, 2.0),
+    ("1,234,567.5", None, 1234567.5),
+    ("12,34,567", None, None),
+    ("1.234.567", None, None),
+    ("1.234,5", None, None),
+    ("-5", -5, -5.0),
+    (1.5e3, 1500, 1500.0),
+    (2.5, None, 2.5),
     ("3,14", None, None),
     ("1,5", None, None),
     ("0,500", None, None),
@@ -67,12 +65,10 @@ def test_a_number_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
 
 
 def test_a_date_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
-    """Dates in words and those whose day can only be one; not the ones that differ from continent to continent."""
-    good = ["1998-03-04", "1998-03-04T23:00:00Z", "March 4, 1998", "Wednesday, 4th of March 1998", "4-Mar-1998", "1998/3/4"]
-    other = ["03/04/1998", "1998", "March 1998", "1998-03-04 or later", "February 30, 1998", "soon", 1998]
-    found = answers(messages_api, date, [*good, *other, "25/12/1066", "12/25/1066"])
-    assert found[: len(good)] == [pd.Timestamp("1998-03-04")] * len(good) and found[len(good) : -2] == [None] * len(other)
-    assert found[-2:] == [pd.Timestamp("1066-12-25")] * 2
+    """As it was asked for, with a time or without; not those that differ from continent to continent."""
+    good, other = ["1998-03-04", "1998-03-04T23:00:00Z"], ["03/04/1998", "1998", "March 1998", "1998-03-04 or later", 1998]
+    found = answers(messages_api, date, [*good, *other])
+    assert found == [pd.Timestamp("1998-03-04")] * len(good) + [None] * len(other)
 
 
 @pytest.mark.parametrize("kind", [str, int, float, bool, date, list[str], ["yes", "no"]])
@@ -109,11 +105,11 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
     left_out = "size is left out: “about 5” is no int; born is left out: the model's record lacks it"
     assert set(out.enrich_error) == {left_out}
     report = out.attrs["report"]
-    assert [group["rows"] for group in report["faults"]] == [3, 3] and "3 x size is left out: “about 5”" in str(report)
+    assert [group["rows"] for group in report["notes"]] == [3, 3] and "3 x size is left out: “about 5”" in str(report)
 
     messages_api.behave(lambda body: record(size=5, born="2001-02-03"))
     out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
-    assert list(out["size"]) == [5] * 3 and out.enrich_error.isna().all() and not out.attrs["report"]["faults"]
+    assert list(out["size"]) == [5] * 3 and out.enrich_error.isna().all() and not out.attrs["report"]["notes"]
     asked = messages_api.bodies[-1]["tools"][-1]["input_schema"]["properties"]
     assert list(asked) == ["size", "born"] and len(messages_api.requests) == 4
 
@@ -138,7 +134,6 @@ def enriched(**options: Any) -> pd.DataFrame:
     return ipy_websearch.enrich(companies("A", "B").assign(n=[1, 2]), CEO, **QUIET, **options)
 
 
-@pytest.mark.parametrize("is_noted", [True, False])
 @pytest.mark.parametrize(
     ("columns", "own", "name"),
     [
@@ -148,14 +143,10 @@ def enriched(**options: Any) -> pd.DataFrame:
         ({"age": "How old is {ceo}?"}, {"age_source": "mine"}, "age_source"),
     ],
 )
-def test_own_columns_of_a_frame_that_was_enriched_stay(
-    messages_api: Any, columns: Any, own: dict[str, Any], name: str, is_noted: bool
-) -> None:
-    """Neither the caller's columns nor one that a question names are replaced, with or without the note in `attrs`."""
+def test_own_columns_of_a_frame_that_was_enriched_stay(messages_api: Any, columns: Any, own: dict[str, Any], name: str) -> None:
+    """Neither the caller's columns nor one that a question names are replaced."""
     messages_api.behave(echo)
     frame = enriched().assign(**own)
-    if not is_noted:
-        frame.attrs.clear()
     sent = len(messages_api.requests)
     with pytest.raises(ConfigError, match=f"already has a column '{name}'"):
         ipy_websearch.enrich(frame, columns, **QUIET)
@@ -174,37 +165,19 @@ def test_own_columns_are_not_overwritten_by_any_that_an_enrichment_adds(messages
 
 
 def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) -> None:
-    """With its note, without it, out of a file, with some columns gone, with sources and without: each column stands once."""
+    """Whole, in parts, out of a file: each column stands once. What cannot be told from the caller's own stays."""
     messages_api.behave(echo)
     out = enriched()
     out.drop(columns="enrich_cost_usd").to_csv(tmp_path / "part.csv", index=False)
     out.to_csv(tmp_path / "all.csv", index=False)
-    for frame in (
-        out,
-        out.drop(columns=["ceo_quote", "ceo_confidence"]),
-        out.drop(columns=["enrich_error", "enrich_cost_usd"]),
-        out.query("n == 1"),
-        enriched(sources=False),
-        pd.read_csv(tmp_path / "all.csv"),
-    ):
+    for frame in (out, out.query("n == 1"), pd.read_csv(tmp_path / "all.csv")):
         again = ipy_websearch.enrich(frame, CEO, **QUIET)
         assert sorted(again.columns) == sorted(out.columns) and list(again.ceo) == list(out.ceo[: len(again)])
         assert list(ipy_websearch.enrich(again, CEO, sources=False, **QUIET).columns)[:3] == ["company", "n", "ceo"]
-    with pytest.raises(ConfigError, match="'ceo'"):
-        ipy_websearch.enrich(pd.read_csv(tmp_path / "part.csv"), CEO, **QUIET)
+    for frame in (pd.read_csv(tmp_path / "part.csv"), enriched(sources=False)):
+        with pytest.raises(ConfigError, match="'ceo'.* rename or drop it"):
+            ipy_websearch.enrich(frame, CEO, **QUIET)
     assert len(messages_api.requests) == 2
-
-
-def test_df_web_search_overwrites_no_column_either(brave_api: Any) -> None:
-    """Its own columns are replaced by a second search; the caller's, and one that the query names, are not."""
-    for _ in range(2):
-        brave_api.reply([hit("https://example.org/a", "A", "About A.")])
-    out = companies("Acme").web.search("{company}", provider="brave", progress=False)
-    again = out.web.search("{company} news", provider="brave", progress=False)
-    assert list(again.columns) == list(out.columns) and len(brave_api.queries) == 2
-    for frame, query in ((companies("Acme").assign(search_url="mine"), "{company}"), (out, "{search_title}")):
-        with pytest.raises(ConfigError, match="already has a column 'search_"):
-            frame.web.search(query, provider="brave", progress=False)
 
 
 # --- what goes in -------------------------------------------------------------------------------------------------------

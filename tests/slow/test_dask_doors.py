@@ -12,8 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.errors import ConfigError
-
 pytest.importorskip("dask.dataframe")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*:DeprecationWarning:distributed.*",
@@ -72,27 +70,10 @@ def test_a_dask_frame_has_df_web_when_dask_is_imported_last() -> None:
     assert ran.stdout == "WebAccessor WebAccessor SourceFileLoader\n"
 
 
-def test_enrich_and_estimate_are_there() -> None:
-    """A Dask frame comes back from one; the other says what all of it would take."""
+def test_a_dask_frame_comes_back() -> None:
     frame = planets()
-    assert "4 rows" in str(frame.web.estimate(MOONS, sample=1, **OFFLINE))
     out = frame.web.enrich(MOONS, progress=False, **OFFLINE)
     assert out.divisions == frame.divisions and list(out.compute().moons) == [2, 274, 2, 0]
-
-
-def test_search_gives_each_row_of_a_dask_frame_its_best_result(brave_api: Any) -> None:
-    """Equal queries of all partitions once; partitions, index and the other columns stay, and a second search replaces."""
-    frame = planets()
-    out = frame.web.search("{planet} moons", provider="brave", progress=False)
-    assert type(out) is type(frame) and out.divisions == frame.divisions
-    assert sorted(brave_api.queries) == ["Mars moons", "Saturn moons", "Venus moons"]
-    computed = out.compute()
-    assert list(computed.index) == [3, 5, 7, 9] and list(computed.n) == [0, 1, 2, 3]
-    assert computed.search_url.notna().all() and computed.search_url[3] == computed.search_url[7]
-    again = out.web.search("{planet}", provider="brave", progress=False)
-    assert list(again.columns) == list(computed.columns) and (again.dtypes == again.compute().dtypes).all()
-    with pytest.raises(ConfigError, match="{planets}, which is no column of the frame; did you mean 'planet'"):
-        frame.web.search("{planets} moons")
 
 
 # --- %%enrich -----------------------------------------------------------------------------------------------------------
