@@ -126,8 +126,9 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     `columns` maps each new column to a question that names columns of the frame in braces, or to (question, type):
     `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
     float, bool, date, list[str], or a list of the values allowed; they become string, Int64, Float64, boolean,
-    datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`. What was not
-    found is missing, never invented; so is an empty list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
+    datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`.
+    What was not found is missing, never invented; so is an empty list, which may mean as well that there are none: where that
+    is an answer, ask for it in a column (bool or int) of its own.
 
     Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
     `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it, at most 0.4
