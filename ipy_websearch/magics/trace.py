@@ -73,8 +73,7 @@ def panels(call: Call) -> Any:
     if call.text:
         panel = panels.get(call.text.upper()) or panels.get(f"P{call.text}")
         if panel is None:
-            have = f"the newest is P{len(panels)}" if len(panels) else "there are none yet"
-            raise UsageError(f"there is no panel {call.text!r}; {have} (%panels lists them)")
+            raise UsageError(f"there is no panel {call.text!r}; there are {len(panels) or 'none yet'} (%panels lists them)")
         return call.keep(panel)
     if not len(panels):
         print("No panels yet: each tool call of an answer makes one.")
@@ -82,5 +81,4 @@ def panels(call: Call) -> Any:
     from ipy_websearch.frames import WebFrame
 
     rows = [(one.tool, len(one.content.splitlines()), len(one.content), one.title, one.is_error) for one in panels.values()]
-    names = ["tool", "lines", "characters", "title", "failed"]
-    return call.keep(WebFrame(rows, columns=names, index=[*panels]))
+    return call.keep(WebFrame(rows, columns=["tool", "lines", "characters", "title", "failed"], index=[*panels]))
