@@ -6,6 +6,7 @@ import _thread
 import threading
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.fakes.engines import hit
@@ -48,30 +49,32 @@ def test_before_the_first_answer_trace_and_panels_say_so_in_a_line(shell: Any) -
 
 def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, shell: Any) -> None:
     brave_api.reply([hit("https://a.example/", "Short <b>&", "one")])
-    messages_api.reply(tool_use("web_search_brave", {"query": "short $5 one"}))
-    messages_api.reply("Done.")
-    assert shell.run("a = %ask --tools web_search_brave what is it?").ok
-    listed = shell.run("%panels").value
-    assert list(listed.index) == ["P1"] and listed.loc["P1", "tool"] == "web_search_brave"
+    messages_api.replies(tool_use("web_search_brave", {"query": "short $5 one"}), "Done.")
+    panel = shell.run("a = %ask --tools web_search_brave what is it?").ok and shell.ns["a"].panels[0]
     for typed in ("P1", "p1", "1"):
         ran = shell.run(f"%panels {typed} -o kept")
-        assert ran.value is shell.ns["a"].panels[0] is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
+        assert ran.value is panel is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
     shell.run("%ask --reset")
-    assert len(shell.run("%panels").value) == 1
+    assert list(shell.run("%panels").value.tool) == ["web_search_brave"] and list(shell.run("%panels").value.index) == ["P1"]
 
 
 def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: Any) -> None:
-    shell.run("import pandas as pd; firms = pd.DataFrame({'company': ['Acme']})")
+    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
     messages_api.reply(tool_use("record", {"ceo": None, "founded": None, "size": None}))
-    cell = (
+    ran = shell.run(
         "%%enrich firms --max-searches 0 --no-progress -o out\n# what's asked\nceo: Who leads {company}?\n"
         "founded: int = When was {company} founded?\nsize: [small, large] = How large is {company}?;"
     )
-    ran = shell.run(cell)
     assert ran.ok and ran.outputs == [] and str(shell.ns["out"].founded.dtype) == "Int64"
     assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
-    for body, told in (("ceo", "cannot read the line 'ceo'"), ("a: b?\na: c?", "stands twice"), ("# no", "no column")):
-        assert told in str(shell.run(f"%%enrich firms\n{body}").error)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"), [("ceo", "cannot read the line 'ceo'"), ("a: b?\na: c?", "stands twice"), ("# no", "no column")]
+)
+def test_a_cell_without_columns_is_told_in_one_line(shell: Any, body: str, told: str) -> None:
+    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
+    assert told in str(shell.run(f"%%enrich firms\n{body}").error)
 
 
 def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> None:

@@ -37,12 +37,19 @@ def test_only_what_was_given_is_passed_on(line: str, options: dict[str, Any]) ->
     assert parse(search.make_parser(), line) == (options, "moons")
 
 
-def test_options_may_follow_names_where_there_is_no_text() -> None:
-    options, text = parse(fetch.make_parser(), "https://a.example/?q='x'#y --limit 3 -o page", names=True)
-    assert (options, text) == ({"limit": 3, "output": "page"}, "https://a.example/?q='x'#y")
-    assert parse(websearch.make_parser(), "record a # --force it", names=True) == ({}, "record a # --force it")
-    folder = '"my  notes -old"/b.md'
-    assert parse(websearch.make_parser(), f"export {folder} --force", names=True) == ({"force": True}, f"export {folder}")
+FOLDER = '"my  notes -old"/b.md'
+
+
+@pytest.mark.parametrize(
+    ("magic", "line", "read"),
+    [
+        (fetch, "https://a.example/?q='x'#y --limit 3", ({"limit": 3}, "https://a.example/?q='x'#y")),
+        (websearch, "record a # --force it", ({}, "record a # --force it")),
+        (websearch, f"export {FOLDER} --force", ({"force": True}, f"export {FOLDER}")),
+    ],
+)
+def test_options_may_follow_names_where_there_is_no_text(magic: Any, line: str, read: Any) -> None:
+    assert parse(magic.make_parser(), line, names=True) == read
 
 
 @pytest.mark.parametrize(
@@ -135,8 +142,8 @@ def test_what_is_cut_and_what_is_misspelt_is_told(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_a_variable_without_a_text_is_one_clear_line(shell: Any) -> None:
+@pytest.mark.parametrize("name", ["e", "f"])
+def test_a_variable_without_a_text_is_one_clear_line(shell: Any, name: str) -> None:
     shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\ne, f = Odd(), [Odd()]")
-    for name in "ef":
-        error = shell.run(f"%ask what is {{{name}}}?").error
-        assert type(error) is UsageError and f"{{{name}}} cannot be written as text: ZeroDivisionError: so odd" in str(error)
+    error = shell.run(f"%ask what is {{{name}}}?").error
+    assert type(error) is UsageError and f"{{{name}}} cannot be written as text: ZeroDivisionError: so odd" in str(error)
