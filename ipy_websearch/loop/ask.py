@@ -118,8 +118,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     if asked.follow and not session.answers:
         raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
     table = parse_columns(asked.columns) if asked.columns is not None else None
-    lacks_effort = bool(asked.effort) and not thinking_fields(model, asked.effort)
-    unable = [f"{model} takes no effort; it answers as usual"] if lacks_effort else []
+    takes_effort = not asked.effort or thinking_fields(model, asked.effort)
     asked = replace(
         asked,
         check=asked.check or settings.check,
@@ -146,7 +145,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
         booking,
         system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
         columns=table,
-        notices=[*unable, *offer.notices],
+        notices=[*([] if takes_effort else [f"{model} takes no effort; it answers as usual"]), *offer.notices],
     )
     if asked.follow:
         loop.follow(session.answers[-1])
@@ -484,7 +483,7 @@ class AnswerLoop(Face):
         if not text or not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
         self.text = text
-        self.loop.messages = [*self.loop.messages, {"role": "assistant", "content": reply.content}]
+        self.loop.messages += filter(None, [assistant_message(reply.content)])
         return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
