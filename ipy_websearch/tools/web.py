@@ -473,7 +473,7 @@ def addresses_in(text: str) -> set[str]:
     """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
     found = explicit_addresses(text)
     rest = _RUN.sub(_beside, text)
-    for part in (rest, _MARK.sub(lambda mark: " " if _splits(mark[0]) else mark[0], rest)):
+    for part in (rest, _MARK.sub(lambda mark: " " if _parts_words(mark[0]) else mark[0], rest)):
         for match in _BARE.finditer(part):
             for reading in _readings(f"https://{match[0]}"):
                 found |= {reading, reading.replace("https", "http", 1)}
@@ -484,14 +484,8 @@ def explicit_addresses(text: str) -> set[str]:
     """Return the full addresses in text that came from the web; bare names in it do not count."""
     found: set[str] = set()
     for run in _RUN.finditer(text):
-        found.update(*map(_readings, _NEXT.split(run[0])))
-        found.add(_trim(run[0]))
+        found.update({_trim(run[0])}, *map(_readings, _NEXT.split(run[0])))
     return found
-
-
-def likely_readings(text: str) -> list[tuple[str, ...]]:
-    """Return the readings of each full address in `text`, in order; the first one is what was probably meant."""
-    return [tuple(_readings(piece)) for run in _RUN.finditer(text) for piece in _NEXT.split(run[0])]
 
 
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
@@ -513,52 +507,34 @@ def addresses_of(message: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _readings(address: str) -> list[str]:
-    """Return what the address may be, each at least with a host: the likely reading, the whole, and all that are cut short."""
-    ends = (_likely(address), len(address), *(end for end, _ in _ends(address)))
-    cuts = [address[:end] for end in ends]
-    found = dict.fromkeys(reading for cut in cuts for reading in (_trim(cut), cut if _ABBREVIATED.search(cut) else ""))
-    return [reading for reading in found if reading and not reading.endswith("://")]
+def _readings(address: str) -> set[str]:
+    """Return what the address may be, at least with a host: all of it, and cut short where it may end before."""
+    cuts = [address, *(address[:end] for end in islice(_ends(address), MOST_ENDS))]
+    found = {_trim(cut) for cut in cuts} | {cut for cut in cuts if _ABBREVIATED.search(cut)}
+    return {reading for reading in found if reading and not reading.endswith("://")}
 
 
-def _likely(address: str) -> int:
-    """Return where the address probably ends: at the first mark that is rather part of a sentence, a list or a table."""
-    return next((end for end, sure in _ends(address) if sure), len(address))
-
-
-def _ends(address: str) -> Iterator[tuple[int, bool]]:
-    """Yield where the address may end before its end, and whether it rather does than not; at most `MOST_ENDS` places."""
+def _ends(address: str) -> Iterator[int]:
+    """Yield where the address may end before its end: at punctuation, and where another script goes on without a blank."""
     authority = _AUTHORITY.match(address)
     host_end = authority.end() if authority else 0
-    count = depth = 0
     for mark in _MARK.finditer(address):
         at = mark.start()
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(mark[0], 0)
-        sure = mark[0] in ",;'" or (mark[0] in ")]" and depth < 0) or _pointed(mark[0])
         # Letters and symbols may be a host's ("abc中国.cn"): only its last label ends at one.
         inside = at < host_end and "." in address[at:host_end]
-        if sure or (_splits(mark[0]) and mark[0] > "\x7f" and address[at - 1] < "\x80" and not inside):
-            yield at, sure
-            count += 1
-        if count == MOST_ENDS:
-            return
+        goes_on = mark[0] > "\x7f" and address[at - 1] < "\x80" and not inside and _parts_words(mark[0])
+        if mark[0] in ",;')]" or goes_on or (mark[0] > "\x7f" and unicodedata.category(mark[0])[0] in "PCZ"):
+            yield at
 
 
-def _pointed(mark: str) -> bool:
-    """Say whether a character beyond ASCII is punctuation (quotes, dashes, an ellipsis, a full stop) or cannot be seen."""
-    return mark > "\x7f" and unicodedata.category(mark)[0] in "PCZ"
-
-
-def _splits(mark: str) -> bool:
+def _parts_words(mark: str) -> bool:
     """Say whether a bare name or an address may end, and another begin, at a character that `_MARK` finds."""
     return mark < "\x80" or unicodedata.category(mark)[0] in "PSCZ" or _UNSPACED.match(mark) is not None
 
 
 def _beside(run: re.Match[str]) -> str:
     """Return the bare names that stand right behind the addresses of a run, such as the next field of a table."""
-    pieces = _NEXT.split(run[0])
-    fields = (field for piece in pieces for field in _MARK.split(piece[_likely(piece) :])[1:])
-    return f" {' '.join(field for field in fields if _BARE.match(field))} "
+    return f" {' '.join(field for field in _MARK.split(run[0])[1:] if _BARE.match(field))} "
 
 
 def _trim(address: str) -> str:
@@ -601,7 +577,7 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
 
 def addresses_of_page(page: Page) -> tuple[str, ...]:
     """Return the addresses that the page makes known: its own, its links, and what else those of a table or a text may be."""
-    others = (reading for link in page.links for readings in likely_readings(link) for reading in readings)
+    others = (reading for link in page.links for reading in sorted(explicit_addresses(link)))
     return tuple(islice(dict.fromkeys((page.final_url, *page.links, *islice(others, MOST_ADDRESSES))), MOST_ADDRESSES))
 
 
