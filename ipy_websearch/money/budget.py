@@ -64,46 +64,41 @@ _EARLIER_S = 3_600.0  # clocks may be set back
 _RETRIES = 8  # other kernels may take the money between two attempts
 
 
+def _lately() -> int:
+    """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
+    return int((time.time() - _EARLIER_S) * 1_000_000)
+
+
+@dataclass(slots=True)
 class Budgets:
-    """The limits of a session. `settings` gives the amounts in force, `ledger` the rows that count against them."""
+    """The limits of a session. `settings` gives the amounts in force, `ledger` where budgets count, `since` is where the
+    session's count starts, in microseconds since 1970."""
 
-    def __init__(self, settings: Callable[[], WebSearch], ledger: Callable[[], Ledger], session: str) -> None:
-        self._settings = settings
-        self._ledger = ledger
-        self._session = session
-        self._since = _lately()
-
-    @property
-    def ledger(self) -> Ledger:
-        """Where budgets count."""
-        return self._ledger()
+    settings: Callable[[], WebSearch]
+    ledger: Callable[[], Ledger]
+    session: str
+    since: int = field(default_factory=_lately)
 
     def for_question(
         self, question_id: str, usd: Decimal | None = None, *, whose: str = "question's budget", raised_by: str = "--budget USD"
     ) -> Budget:
         """Return the budget of one question or run, which may cost `usd` (None: it has no limit of its own)."""
         own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id, _lately())]
-        return Budget(self.ledger, self._session, question_id, lambda: [*own, *self.limits()])
+        return Budget(self.ledger(), self.session, question_id, lambda: [*own, *self.limits()])
 
     def limits(self) -> list[Limit]:
         """Return the limits of the session and of the day that are in force."""
-        settings, found = self._settings(), []
+        settings, found = self.settings(), []
         if (usd := settings.session_budget_usd) is not None:
-            raised_by = "%cost --budget USD"
-            found.append(Limit("session budget", Decimal(str(usd)), raised_by, "session", self._session, self._since))
+            found.append(Limit("session budget", Decimal(str(usd)), "%cost --budget USD", "session", self.session, self.since))
         if (usd := settings.day_budget_usd) is not None:
-            today = int(self.ledger.clock() * 1_000_000) // DAY_US * DAY_US
+            today = int(self.ledger().clock() * 1_000_000) // DAY_US * DAY_US
             found.append(Limit("day's budget", Decimal(str(usd)), "%cost --day-budget USD", since=today))
         return found
 
     def reset(self) -> None:
         """Let the session's count start anew; the day's goes on."""
-        self._since = int(self.ledger.clock() * 1_000_000)
-
-
-def _lately() -> int:
-    """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
-    return int((time.time() - _EARLIER_S) * 1_000_000)
+        self.since = int(self.ledger().clock() * 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
