@@ -5,7 +5,7 @@
 
 Each reads one JSON object from standard input and writes one to standard output: the result, or `{"error": …}` with an
 exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Invariant: standard
-output holds one JSON document and nothing else, whatever happens (`--help` and `--version` apart). Neither pandas, pydantic,
+output holds one JSON document and nothing else, whatever happens (`--help` apart). Neither pandas, pydantic,
 IPython nor the SDK is imported, and an HTTP library only for a request.
 """
 
@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ipy_websearch import __version__
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ProviderError, WebSearchError
 from ipy_websearch.settings import load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
@@ -35,21 +34,12 @@ JSON = dict[str, Any]
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130  # done; it failed or the input is wrong; a wrong command line; Ctrl-C
 
 _HELP = """\
-usage: {command} [--schema | --help | --version]
+usage: echo '{{…}}' | {command}
 
-{summary} Reads one JSON object from standard input and writes one to standard output.
+{description}
 
-Input:
-{fields}
-
-Output: {output}
-or {{"error": "…"}} with an exit status other than 0.
-
-Example:
-  echo '{example}' | {command}
-
-  --schema         print the JSON schema of the input, as a tool definition for a model
-  --version        print the version of ipy_websearch"""
+Reads one JSON object from standard input and writes one to standard output: the result, or {{"error": "…"}} with an exit status
+other than 0. `{command} --schema` prints the fields of the input, as a tool definition for a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +49,6 @@ class Executable:
     command: str
     tool: str
     work: Callable[[JSON], Coroutine[Any, Any, JSON]]
-    summary: str
-    example: str = '{"query": "window functions"}'
-    output: str = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
 
     def __call__(self) -> NoReturn:
         """Run it with the arguments of the command line, and end the process."""
@@ -93,8 +80,8 @@ class Executable:
         """Answer an option that reads no input, and return the exit status."""
         if option == "--schema":
             _write(SCHEMAS[self.tool], indent=2)
-        elif option in (told := {"--version": f"{self.command} {__version__}", "--help": self.help(), "-h": self.help()}):
-            print(told[option])
+        elif option in ("--help", "-h"):
+            print(self.help())
         else:
             _write({"error": f"Invalid arguments: {option}; see {self.command} --help"})
             return WRONG_USE
@@ -102,14 +89,7 @@ class Executable:
 
     def help(self) -> str:
         """Return the help for people."""
-        parameters = SCHEMAS[self.tool]["parameters"]
-        lines = [
-            f"  {name:<16} {field['description']}{'' if name in parameters['required'] else ' (optional)'}"
-            for name, field in parameters["properties"].items()
-        ]
-        return _HELP.format(
-            command=self.command, summary=self.summary, fields="\n".join(lines), output=self.output, example=self.example
-        )
+        return _HELP.format(command=self.command, description=SCHEMAS[self.tool]["description"])
 
 
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
@@ -195,23 +175,6 @@ async def _fetch(given: JSON) -> JSON:
     return {"content": page.content, "lines_read": page.lines_read}
 
 
-web_search_brave = Executable(
-    "web-search-brave-tool",
-    "web_search_brave",
-    partial(_search, "brave"),
-    "Searches the web with Brave Search and prints the results.",
-)
-web_search_google = Executable(
-    "web-search-google-tool",
-    "web_search_google",
-    partial(_search, "google"),
-    "Searches the web with Google Custom Search and prints the results.",
-)
-web_fetch = Executable(
-    "web-fetch-tool",
-    "web_fetch",
-    _fetch,
-    "Fetches a page and prints it as Markdown.",
-    '{"url": "https://example.com"}',
-    '{"content": "# Title …", "lines_read": 100}',
-)
+web_search_brave = Executable("web-search-brave-tool", "web_search_brave", partial(_search, "brave"))
+web_search_google = Executable("web-search-google-tool", "web_search_google", partial(_search, "google"))
+web_fetch = Executable("web-fetch-tool", "web_fetch", _fetch)

@@ -136,11 +136,10 @@ def test_a_page_is_fetched_as_markdown_and_cut_to_lines(public_web: Any) -> None
 
 
 def test_help_is_for_people_and_a_wrong_option_is_told() -> None:
-    """Usage, the fields, and an example that can be pasted."""
     code = "from ipy_websearch.cli import web_fetch; web_fetch()"
     done = subprocess.run([*python(), "-c", code, "--help"], capture_output=True, text=True, env=subprocess_environment())
-    assert done.returncode == 0 and done.stdout.startswith("usage: web-fetch-tool ") and "| web-fetch-tool" in done.stdout
-    assert "standard input" in done.stdout and "(optional)" in done.stdout and "{command" not in done.stdout
+    assert done.returncode == 0 and done.stdout.startswith("usage: echo '{…}' | web-fetch-tool\n")
+    assert "standard input" in done.stdout and "web-fetch-tool --schema" in done.stdout
     status, out, _ = call("web_fetch", None, "--shema")
     assert status == 2 and "--shema" in out["error"] and "web-fetch-tool --help" in out["error"]
 
