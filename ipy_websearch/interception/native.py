@@ -186,9 +186,8 @@ def told(call: Mapping[str, Any], block: Mapping[str, Any]) -> str:
     """Return in words what a call gave whose results cannot be read here."""
     asked, content = _mapping(call.get("input")), block.get("content")
     what = _line(asked.get("query") or asked.get("url")) or "the web"
-    if isinstance(content, Mapping):
-        code = content.get("error_code")
-        return f"[Looked up {what!r}: {plain(code)}]" if code else f"[Read {_line(content.get('url')) or what}]"
+    if isinstance(content, Mapping):  # a page, or an error
+        return f"[Looked up {what!r}: {_line(content.get('error_code') or content.get('url')) or 'nothing'}]"
     named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in blocks_of(block)[:20])
     return f"[Searched the web for {what!r}; found: {named or 'nothing'}]"
 

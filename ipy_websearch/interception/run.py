@@ -301,9 +301,8 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
     if message["role"] == "user":
         return addresses_of(message)
-    results = [block.get("content") for block in blocks_of(message) if str(block.get("type")).endswith("_tool_result")]
-    hits = [hit for inner in results for hit in (inner if isinstance(inner, list) else [inner])]
-    return {hit["url"] for hit in hits if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)}
+    results = [block for block in blocks_of(message) if str(block.get("type")).endswith("_tool_result")]
+    return {hit["url"] for block in results for hit in blocks_of(block) if isinstance(hit.get("url"), str)}
 
 
 def _handed_back(reply: Reply) -> bool:

@@ -512,7 +512,7 @@ class Reply:
 
 MAX_RETRIES = 2
 MAX_RETRY_AFTER_S = 60.0
-_LONGEST_S, _DOUBLINGS = 8.0, 4
+MAX_DOUBLINGS = 4  # of half a second: at most eight
 _SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota|usage limit", re.IGNORECASE)
 # An account without money gets a 400 too, beside the documented 402.
 _NO_CREDIT = re.compile(r"credit balance|usage limit", re.IGNORECASE)
@@ -544,7 +544,7 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
         return None
     if error.retry_after is not None:
         return min(error.retry_after, MAX_RETRY_AFTER_S)
-    return float(min(0.5 * 2 ** min(attempt - 1, _DOUBLINGS), _LONGEST_S) * (1 - 0.25 * random.random()))
+    return float(0.5 * 2 ** min(attempt - 1, MAX_DOUBLINGS) * (1 - 0.25 * random.random()))
 
 
 def is_transient(error: ModelError) -> bool:

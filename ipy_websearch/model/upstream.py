@@ -95,8 +95,7 @@ class Upstream:
         """Return the headers of a caller that go up."""
         if self.cloud:
             return {name: value for name, value in headers.items() if name.lower() == "anthropic-beta"}
-        named = {word.strip().lower() for word in headers.get("connection", "").split(",")}
-        return {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED | named}
+        return {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED}
 
 
 def _bare_client(address: str) -> Any:

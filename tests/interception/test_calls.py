@@ -315,14 +315,16 @@ def test_the_apis_own_search_passes_untouched_unless_ours_is_asked_for(messages_
     assert kinds(ask(plain, tools=[web_search_tool()])) == [*PAIR, "text"]
 
 
-def test_the_setting_says_what_an_unknown_address_takes_whenever_it_is_set(messages_api: Any, brave_api: Any) -> None:
+def test_the_settings_say_who_searches_and_what_an_unknown_address_takes(messages_api: Any, brave_api: Any) -> None:
+    """They are read at each call; with no provider named, the first of `search_tools` is asked."""
     client = intercept(anthropic.Anthropic())
+    api.session().settings.search_tools = {"ours": {"provider": "local"}, "other": {"provider": "brave"}}
     for platform, form in (("vllm", "text"), ("litellm", "search_result")):
         api.session().settings.platform = platform
-        messages_api.replies(search(f"ruby {platform}"), "Matz.")
+        messages_api.replies(search(f"moons of Mars {platform}"), "Two.")
         ask(client)
         results = messages_api.bodies[-1]["messages"][-1]["content"][0]["content"]
-        assert {part["type"] for part in results} == {form}
+        assert {part["type"] for part in results} == {form} and "Phobos" in str(results) and not brave_api.queries
 
 
 def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: Any) -> None:

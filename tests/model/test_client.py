@@ -15,7 +15,6 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from tests.fakes.raw_http import RawServer, answer
-from tests.fakes.replies import text
 
 T = TypeVar("T")
 BODY: dict[str, Any] = {
@@ -68,23 +67,6 @@ def refused(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, **more: 
         answered(monkeypatch, content, kind, **more)
     assert "\n" not in str(caught.value)
     return caught.value
-
-
-def test_a_request_arrives_as_the_sdk_would_send_it(messages_api: Any) -> None:
-    """The same JSON under the same headers, though the SDK does not get to copy it."""
-
-    async def both(client: ModelClient) -> None:
-        await events(client)
-        with client.opened() as sdk:
-            async for _ in await sdk.messages.create(**BODY, stream=True, timeout=sdk.timeout):
-                pass
-
-    messages_api.behave(lambda body: [text("Hello.")])
-    run(both)
-    assert messages_api.bodies == [{**BODY, "stream": True}] * 2
-    varying = ("content-length", "x-stainless-retry-count", "idempotency-key", "host")
-    first, second = ({k: v for k, v in r.headers.items() if k not in varying} for r in messages_api.requests)
-    assert first == second
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
