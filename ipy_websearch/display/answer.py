@@ -12,6 +12,7 @@ and costs are written once, in the order in which they come.
 from __future__ import annotations
 
 import contextvars
+import re
 import sys
 import threading
 import time
@@ -64,6 +65,8 @@ _VERBS = {
     TABLE_TOOL: "writing the table",
 }
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
+# Where a part of a text in Markdown ends: at a blank line, and before the next item of a list.
+_BREAK = r"\n\n+|\n(?=[ \t]*(?:[-*+]|\d+\.) )"
 # How an answer ends that is not simply finished.
 End = Literal["interrupted", "failed"]
 
@@ -365,26 +368,23 @@ class _Notebook:
 
 
 class _Terminal:
-    """Writes to standard output as it comes, and nothing twice: text by paragraphs, in lines as wide as the terminal."""
+    """Writes to standard output as it comes, and nothing twice; text by paragraphs and items, as wide as the terminal."""
 
     def __init__(self, view: AnswerView) -> None:
         self._view, self._terminal = view, Terminal.here()
-        self._rest = ""  # of the text: a paragraph, a table or code whose end has not come
-        self._written: Literal["nothing", "line", "text"] = "nothing"
+        self._rest = ""  # of the text, from the break on behind which its last part has not ended
+        self._last: Literal["", "line", "text"] = ""
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write what was added; text as far as its paragraphs and its blocks of code are whole."""
+        """Write what was added; of a text the parts that are whole. Code is one part, and so is a table."""
         for item in items:
             if item.glyph:
-                self._flush()
-                self._write(self._terminal.wrap(f"{item.glyph} {item.text}"), "line")
-                continue
-            whole, _, rest = (self._rest + item.text).rpartition("\n\n")
-            if whole.count("```") % 2:
-                self._rest += item.text
+                self._flush(len(self._rest))
+                self._write(self._terminal.wrap(f"{item.glyph} {item.text}"), "line", gap=self._last == "text")
             else:
-                self._write(self._terminal.markdown(whole))
-                self._rest = rest
+                self._rest += item.text
+                breaks = [found.start() for found in re.finditer(_BREAK, self._rest)]
+                self._flush(max((at for at in breaks if self._rest.count("```", 0, at) % 2 == 0), default=0))
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
@@ -395,20 +395,19 @@ class _Terminal:
             shown |= {"parts": [], **({"labels": []} if view.offline else {})}  # its text has its label
         elif view.answer is None:
             return
-        self._flush()
-        self._write(render("answer", "txt", shown, self._terminal))
+        self._flush(len(self._rest))
+        self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
 
-    def _flush(self) -> None:
-        self._write(self._terminal.markdown(self._rest))
-        self._rest = ""
+    def _flush(self, end: int) -> None:
+        """Write what waits of the text as far as `end`, where a break begins."""
+        text, self._rest = self._rest[:end], self._rest[end:]
+        self._write(self._terminal.markdown(text), "text", gap=self._last == "line" or text.startswith("\n\n"))
 
-    def _write(self, text: str, kind: Literal["line", "text"] = "text") -> None:
-        """Write a block; lines stand together, and a blank line around everything else."""
+    def _write(self, text: str, kind: Literal["line", "text"], *, gap: bool) -> None:
         if text.strip():
-            gap = "" if self._written == "nothing" or self._written == kind == "line" else "\n"
-            encoding = sys.stdout.encoding or "utf-8"
-            print(gap + text.encode(encoding, "replace").decode(encoding), flush=True)  # a terminal may not be UTF-8
-            self._written = kind
+            encoding = sys.stdout.encoding or "utf-8"  # a terminal may not be UTF-8
+            print("\n" * (gap and self._last != "") + text.encode(encoding, "replace").decode(encoding), flush=True)
+            self._last = kind
 
 
 def mark_shown(ip: Any, answer: Answer) -> None:

@@ -142,6 +142,12 @@ def test_prose_tables_and_code_fit_a_terminal_however_they_arrive(size: int, mon
     assert f"Use `x**2 + y**2`, *not* `*z*`:\n\n{CODE}\n\n1. one\n2. two \x1b[1mwords" in out
 
 
+def test_a_terminal_gets_each_item_of_a_list_when_it_ends() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        played(TerminalInteractiveShell(), (*RUN[:1], ev.TextDelta("Two:\n\n- one\n- tw"), ev.TextDelta("o\n- thr")))
+    assert out.getvalue() == "Two:\n\n- one\n- two\n"
+
+
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:
     offline = replace(ANSWER, offline=True, model="offline")
     printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta(f"{LABEL}\n\n> Mars has two moons.")), offline)
