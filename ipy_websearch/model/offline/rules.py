@@ -2,8 +2,9 @@
 
 One set for all who play the API: the offline server, `testing.FakeWeb` and the server of our own tests, so that a loop that
 passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. They
-hold what this package sends; what only callers of `intercept` do is taken as it is (system messages between the others, strict
-tools, lives of cache breakpoints), as is what only a server knows that remembers its replies (signatures of thinking).
+hold what this package sends. What only callers of `intercept` do is taken as it is (system messages between the others, strict
+tools, lives of cache breakpoints), and so are the schema of structured output and what only a server knows that remembers its
+replies (signatures of thinking).
 Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12; read 2026-11.
 """
 
@@ -37,11 +38,6 @@ MAX_BREAKPOINTS = 4
 MIN_THINKING_TOKENS = 1_024
 
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
-# What the schema of structured output may not have.
-_NOT_IN_OUTPUT = frozenset(
-    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
-    "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
-)
 _EMPTY_TEXT = "text content blocks must be non-empty"
 
 # --- the fields of a request -------------------------------------------------------------------------------------------
@@ -204,7 +200,7 @@ def _faults(request: Mapping[str, Any]) -> Iterator[str]:
         _choice(request, tools),
         _calls(said, bool(tools)),
         _server_calls(said),
-        _citations(request, said, tools),
+        _citations(request, said),
         _breakpoints(request, said, tools),
     )
 
@@ -300,29 +296,6 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def _parts(schema: Any) -> list[Mapping[str, Any]]:
-    """Return a schema and all schemas in it."""
-    if not isinstance(schema, Mapping):
-        return []
-    named = [part for name in ("properties", "$defs", "definitions") for part in (schema.get(name) or {}).values()]
-    others = [part for name in ("anyOf", "allOf", "oneOf") for part in schema.get(name) or ()]
-    return [schema, *(part for inner in (*named, *others, schema.get("items")) for part in _parts(inner))]
-
-
-def _output_schema(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Structured output takes a part of JSON Schema only."""
-    path = "output_config.format.schema: For"
-    for part in _parts(schema):
-        kind, wrong = part.get("type"), sorted(_NOT_IN_OUTPUT & set(part))
-        is_open = kind == "object" and part.get("additionalProperties") is not False
-        yield from _where(
-            {
-                f"{path} 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
-                f"{path} '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
-            }
-        )
-
-
 def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[str]:
     choice, thinking = request.get("tool_choice") or {}, request.get("thinking") or {}
     name, forced = choice.get("name"), choice.get("type") in ("any", "tool")
@@ -394,22 +367,18 @@ def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
 # --- citations and caching --------------------------------------------------------------------------------------------
 
 
-def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """All search results may be cited or none; with the API's own search all, with structured output none."""
+def _citations(request: Mapping[str, Any], said: Sequence[Turn]) -> list[str]:
+    """All search results may be cited or none; with structured output nothing."""
     found = [block for _, block in everywhere(said) if block["type"] in ("search_result", "document")]
     enabled = {(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found}
-    settings = {on for kind, on in enabled if kind == "search_result"}
-    searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
-    form, blocks = (request.get("output_config") or {}).get("format"), "`search_result` blocks"
-    yield from _where(
+    results = [on for kind, on in enabled if kind == "search_result"]
+    is_formed, cited = (request.get("output_config") or {}).get("format"), any(on for _, on in enabled)
+    return _where(
         {
-            f"citations must be enabled for all {blocks} of a request, or for none of them": len(settings) > 1,
-            f"citations must be enabled on {blocks} when the `web_search` tool is present": settings == {False} and searches,
-            "output_config.format cannot be used when citations are enabled": form and any(on for _, on in enabled),
+            "citations must be enabled for all `search_result` blocks of a request, or for none of them": len(results) > 1,
+            "output_config.format cannot be used when citations are enabled": is_formed and cited,
         }
     )
-    if form:
-        yield from _output_schema(form.get("schema"))
 
 
 def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> list[str]:
