@@ -82,9 +82,3 @@ class FirecrawlProvider(
             if self.part(raw, dict, "data").get(source) is not None:
                 found += super().hits(raw, f"data.{source}")
         return found
-
-    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Note the warning of an answer."""
-        if warning := base.text(raw.get("warning"), 200):
-            notices.append(f"firecrawl: {warning}")
-        return {}

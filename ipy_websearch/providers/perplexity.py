@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 
-MAX_DOMAINS = 20
+MAX_DOMAINS = 20  # others are left out of its search, not of the results
 
 
 class PerplexityProvider(
@@ -25,8 +25,6 @@ class PerplexityProvider(
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
-        if len(domains) > MAX_DOMAINS:
-            notices.append(f"perplexity takes {MAX_DOMAINS} domains; the others are left out of its search, not of the results")
         days = request.days
         return base.present(
             query=query,
