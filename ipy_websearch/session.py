@@ -190,7 +190,7 @@ class Session:
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
-        engine = self.provider_to_ask(provider)
+        engine = provider_to_ask(checked("provider", provider), self.settings.provider, self.settings.search_tools)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
         booking = self.booking(query)
         plan = self.router.plan(request, engine, fresh=checked("fresh", fresh))
