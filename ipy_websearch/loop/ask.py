@@ -599,9 +599,10 @@ class AskRun:
         self.booking = loop.booking
         self.answer: Answer | None = None
         self._task: background.Task[None] | None = None
-        self._events: deque[Event | BaseException] = deque()
+        self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
-        self._left = False
+        self._ended = False
+        self._error: Exception | None = None
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
@@ -633,74 +634,55 @@ class AskRun:
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         """Yield the events. When the loop over them is left, by `break` too, the generator is closed, and the run stops."""
         try:
-            while (event := await self._waited()) is not None:
-                yield event
+            while bool(self._events) or await background.awaited(self._more):
+                yield self._events.popleft()
+        finally:
+            self.stop()
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            while bool(self._events) or background.run(self._more):
+                yield self._events.popleft()
         finally:
             self.stop()
 
     async def __anext__(self) -> Event:
-        if (event := await self._waited()) is None:
-            raise StopAsyncIteration
-        return event
-
-    def __iter__(self) -> Iterator[Event]:
-        try:
-            while True:
-                if not (self._left or self._events):
-                    background.run(self._arrival)
-                if (event := self._next()) is None:
-                    return
-                yield event
-        finally:
-            self.stop()
+        if bool(self._events) or await background.awaited(self._more):
+            return self._events.popleft()
+        raise StopAsyncIteration
 
     def stop(self) -> Answer | None:
         """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
-        if not self._left and self._task is not None:
-            self._left = True
-            if not self._task.cancel():  # it takes longer than a second to end
-                self._keep("interrupted")
+        if self._task is not None and not self._task.cancel():  # it takes longer than a second to end
+            self._keep("interrupted")
         return self.answer
 
     async def aclose(self) -> None:
         """Stop the run, if it is under way."""
         self.stop()
 
-    async def _waited(self) -> Event | None:
-        """Return the next event, None at the end, on any event loop."""
-        try:
-            if not (self._left or self._events):
-                await background.awaited(self._arrival)
-        except BaseException:
-            self.stop()
-            raise
-        return self._next()
-
-    async def _arrival(self) -> None:
-        """Wait, on the background loop, until there is an event; the first one who does so begins the run."""
+    async def _more(self) -> bool:
+        """Wait, on the background loop, for events; return whether there are any, or raise the error that ended the run, which
+        the first call begins."""
         if self._task is None:
             self._task = background.Task(self._told)
-        while not self._events:
+        while not (self._events or self._ended):
             self._arrived.clear()
             await self._arrived.wait()
+        if self._error is not None and not self._events:
+            raise self._error
+        return bool(self._events)
 
     async def _told(self) -> None:
-        """Answer the question for whoever reads the events; behind the last one comes the error that ended the run."""
+        """Answer the question for whoever reads the events."""
         try:
             await self.answered(self._put)
-        except BaseException as exc:
-            self._put(exc)
+        except Exception as exc:
+            self._error = exc
+        finally:
+            self._ended = True
+            self._arrived.set()
 
-    def _put(self, item: Event | BaseException) -> None:
-        self._events.append(item)
+    def _put(self, event: Event) -> None:
+        self._events.append(event)
         self._arrived.set()
-
-    def _next(self) -> Event | None:
-        """Return the next event, None behind `Finished`; raise the error that ended the run."""
-        if self._left:
-            return None
-        item = self._events.popleft()
-        self._left = isinstance(item, Finished | BaseException)
-        if isinstance(item, BaseException):
-            raise item
-        return item
