@@ -43,7 +43,7 @@ def told(terminal: Any, line: str, until: str) -> str:
 def test_a_terminal_shows_plain_text_and_ctrl_c_ends_what_runs(messages_api: Any, brave_api: Any, terminal: Any) -> None:
     """No HTML, no object's name, no traceback; the text once, with its sources and its cost. What had arrived of a stream stays
     on the screen and says that it is partial; a search that hangs is given up; the next lines work."""
-    messages_api.replies("Matz wrote Ruby.", ["Matz wrote Ruby. " * 800, slow(0.05)])
+    messages_api.replies("Matz wrote Ruby.", ["Matz wrote Ruby.\n\n" * 800, slow(0.05)])
     said = told(terminal, "%search --provider local moons of Mars", "In [2]: ")
     assert "local · " in said and "Mars" in said and "<div" not in said
     said = told(terminal, "%ask --provider brave who wrote Ruby?", "In [3]: ")
