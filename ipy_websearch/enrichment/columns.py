@@ -294,8 +294,6 @@ def normal(value: Any) -> str | None:
         elif isinstance(value, datetime) and value.time() == time.min:
             value = value.date()
         value = str(value)
-    if value.isascii() and value.isprintable() and "  " not in value:
-        return value.strip() or None
     return " ".join(visible(unicodedata.normalize("NFC", value)).split()) or None
 
 
@@ -356,7 +354,7 @@ def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell
         entry = {"value": entry, "source": record.get(f"{column.key}_source")}
     if "value" not in entry:
         return Cell(missing=f"{column.name} is left out: the model's record lacks it")
-    given, quoted = _visible(entry["value"]), entry.get("quote")
+    given, quoted = entry["value"], entry.get("quote")
     value = fit(column, given)
     if value is None and not _says_nothing(given):
         kind = "none of the choices" if column.choices else f"no {_WORDS.get(column.kind, column.kind.__name__)}"
@@ -366,18 +364,12 @@ def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell
     stated = entry.get("confidence")
     confidence = float(stated) if type(stated) in (int, float) and 0 <= stated <= 1 else None
     source, quote = evidence.cited(entry.get("source"), quoted)
-    doubt = NO_QUOTE if evidence.whole and quote is None and _visible(quoted) else ""
+    doubt = NO_QUOTE if evidence.whole and quote is None and quoted else ""
     if quote and not column.choices and not quote_has(value, quote):  # a choice may be the model's own word
         doubt = NOT_QUOTED
     if doubt:
         confidence = min(DOUBTED, 1.0 if confidence is None else confidence)
     return Cell(value, source, quote, confidence, doubt=doubt)
-
-
-def _visible(value: Any) -> Any:
-    if isinstance(value, str):
-        return visible(value)
-    return [_visible(item) for item in value] if isinstance(value, list) else value
 
 
 # --- values -------------------------------------------------------------------------------------------------------------
@@ -406,9 +398,9 @@ def fit(column: Column, value: Any) -> Any:
     if column.kind is bool:
         return _YES_NO.get(str(value).strip(" .").lower())
     if column.kind is list:
-        items = [str(item) for item in value if not _says_nothing(item)] if isinstance(value, list) else []
+        items = [visible(str(item)) for item in value if not _says_nothing(item)] if isinstance(value, list) else []
         return items or None
-    return str(value).strip() or None if type(value) in (str, int, float) else None
+    return visible(str(value)).strip() or None if type(value) in (str, int, float) else None
 
 
 def _says_nothing(value: Any) -> bool:
@@ -427,8 +419,7 @@ def _says_nothing(value: Any) -> bool:
 def _same(choice: Any, value: Any) -> bool:
     if isinstance(choice, str) and isinstance(value, str):
         return choice.strip().casefold() == value.strip().casefold()
-    wanted = _decimal(choice)
-    return choice is value if wanted is None else wanted == _decimal(value)
+    return bool(choice == value) and isinstance(choice, bool) is isinstance(value, bool)
 
 
 def _decimal(value: Any) -> Decimal | None:

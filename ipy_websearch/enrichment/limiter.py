@@ -14,7 +14,6 @@ import asyncio
 import math
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -62,7 +61,8 @@ class ConcurrencyLimiter:
         self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
         self._refused_since = math.inf  # the first refusal since the last success
         self._given_up: BaseException | None = None
-        self._waiting: deque[asyncio.Future[int]] = deque()
+        self._waiting = 0  # requests that wait for a place: the limit is what holds them back
+        self._changed = asyncio.Event()
 
     @property
     def seconds_to_wait(self) -> float:
@@ -78,9 +78,7 @@ class ConcurrencyLimiter:
         """
         refusals = 0
         while True:
-            if self._given_up is not None and self.seconds_to_wait:
-                raise self._given_up
-            burst = await self._acquire(first=refusals > 0)
+            burst = await self._acquire()
             try:
                 result = await send()
             except BaseException as exc:
@@ -92,7 +90,7 @@ class ConcurrencyLimiter:
                 if wait_s is None:
                     raise
                 if wait_s > LONGEST_S or self._clock() - self._refused_since > self._gives_up_after_s:
-                    self._give_up(exc)
+                    self._given_up = exc
                     raise
             else:
                 self._succeeded(burst)
@@ -115,38 +113,30 @@ class ConcurrencyLimiter:
             self._deadline = until
             asyncio.get_running_loop().call_later(until - self._clock(), self._wake)
 
-    async def _acquire(self, *, first: bool) -> int:
-        """Wait for a free place, in order, or before all others; return the number of the burst that the request belongs to."""
-        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        (self._waiting.appendleft if first else self._waiting.append)(place)
-        self._wake()
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self.in_flight -= 1
-                self._wake()
-            raise
+    async def _acquire(self) -> int:
+        """Wait for a free place; return the number of the burst that the request belongs to.
+
+        Once the server was given up, nobody waits any longer: until the deadline has passed, every request fails as the last.
+        """
+        while self.in_flight >= self.limit or self._clock() < self._deadline - CLOCK_S:
+            if self._given_up is not None and self.seconds_to_wait:
+                raise self._given_up
+            self._waiting += 1
+            try:
+                await self._changed.wait()
+            finally:
+                self._waiting -= 1
+        self.in_flight += 1
+        return self._burst
 
     def _wake(self) -> None:
-        """Give free places to those who wait."""
-        while self._waiting and self.in_flight < self.limit and self._clock() >= self._deadline - CLOCK_S:
-            place = self._waiting.popleft()
-            if not place.done():
-                self.in_flight += 1
-                place.set_result(self._burst)
-
-    def _give_up(self, error: BaseException) -> None:
-        """Let nobody wait any longer: until the deadline has passed, every request fails as this one."""
-        self._given_up = error
-        for place in self._waiting:
-            if not place.done():
-                place.set_exception(error)
-        self._waiting.clear()
+        """Have those who wait look again whether there is a place."""
+        self._changed.set()
+        self._changed.clear()
 
     def _succeeded(self, burst: int) -> None:
         """Give a place back: the request was taken."""
-        now, full = self._clock(), self.in_flight >= self.limit
+        now, full = self._clock(), self._waiting > 0
         if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
             self._known_good = self.limit
         if full and burst == self._burst and self.limit < self._known_good:

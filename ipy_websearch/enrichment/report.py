@@ -107,10 +107,9 @@ class Report(dict[str, Any]):
 
 def group_lines(groups: Sequence[dict[str, Any]]) -> list[str]:
     """Return the first of the groups as lines, each with its rows and example."""
+    lines = [f"{group['rows']:,} x {group['message']} (such as {group['example']})" for group in groups[:_SHOWN]]
     more = len(groups) - _SHOWN
-    examples = [f" (such as {group['example']})" if group["example"] else "" for group in groups]
-    lines = [f"{g['rows']:,} x {g['message']}{e}" for g, e in zip(groups[:_SHOWN], examples, strict=False)]
-    return [*lines, *([f"… and {more} other messages"] if more > 0 else [])]
+    return [*lines, f"… and {more} other messages"] if more > 0 else lines
 
 
 def grouped(messages: Iterable[tuple[str, int, str]]) -> list[dict[str, Any]]:
