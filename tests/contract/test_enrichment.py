@@ -15,7 +15,7 @@ import ipy_websearch as web
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, run, search
 from tests.fakes.engines import hit
-from tests.fakes.replies import delay, error, refusal, usage
+from tests.fakes.replies import delay, error, refusal, stop, usage
 
 FOUND = [hit("https://example.org/acme", "Acme", "The CEO of Acme is Jo Doe since 2019.")]
 
@@ -89,10 +89,12 @@ def test_a_value_without_its_quote_is_less_sure_and_the_report_says_so(
 
 
 def test_rows_without_input_are_skipped_and_a_failed_row_says_why(messages_api: Any) -> None:
-    messages_api.behave(lambda body: refusal("cyber") if company_in(body) == "B" else boss(body))
-    out = web.enrich(companies("A", "B", None, "  "), CEO, **ROW)
-    assert list(out.enrich_status) == ["ok", "error", "skipped", "skipped"] and pd.isna(out.ceo[1])
-    assert "declined" in out.enrich_error[1] and "company" in out.enrich_error[2]
+    useless = {"B": refusal("cyber"), "C": [record(ceo="x"), stop("max_tokens")]}
+    messages_api.behave(lambda body: useless.get(company_in(body)) or boss(body))
+    out = web.enrich(companies("A", "B", "C", None, "  "), CEO, **ROW)
+    assert list(out.enrich_status) == ["ok", "error", "error", "skipped", "skipped"] and out.ceo[1:].isna().all()
+    assert "declined" in out.enrich_error[1] and "cut off at max_tokens" in out.enrich_error[2]
+    assert "company" in out.enrich_error[3] and "1 of 3 cells filled, 2 rows failed" in str(out.attrs["report"])
 
 
 def test_a_second_run_asks_only_what_is_missing_or_failed(messages_api: Any) -> None:

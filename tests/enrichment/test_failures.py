@@ -14,7 +14,7 @@ from ipy_websearch import background, sql
 from ipy_websearch.errors import EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
 from tests.fakes.engines import Answer, hit
-from tests.fakes.replies import error, hang_up, stop
+from tests.fakes.replies import error, hang_up
 
 QUOTA = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}
 
@@ -172,14 +172,6 @@ def test_a_chain_whose_every_engine_failed_is_asked_again_by_the_next_call(messa
     wikipedia_api.behave(None)
     again = web.enrich(many(4), CEO, progress=False)
     assert set(again.enrich_status) == {"ok"} and again.enrich_error.isna().all()
-
-
-def test_a_record_that_was_cut_off_fails_its_own_row(messages_api: Any) -> None:
-    cut_off = [record(ceo="x"), stop("max_tokens")]
-    messages_api.behave(lambda body: cut_off if company_in(body) == "A" else boss(body))
-    out = web.enrich(companies("A", "B"), CEO, **ROW)
-    assert list(out.enrich_status) == ["error", "ok"] and "cut off at max_tokens" in out.enrich_error[0] and pd.isna(out.ceo[0])
-    assert "1 of 2 cells filled, 1 row failed" in str(out.attrs["report"])
 
 
 def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(

@@ -69,15 +69,6 @@ def test_the_limit_settles_at_what_the_server_takes_and_tries_more_now_and_then(
     quickly(main())
 
 
-def test_a_retry_after_holds_for_everybody() -> None:
-    async def main() -> None:
-        server = Server(most=10, cap=3, retry_after=5.0)
-        await server.run(60)
-        assert server.done == 60 and server.early == 0
-
-    quickly(main())
-
-
 def test_after_an_outage_the_limit_doubles_with_every_round() -> None:
     async def main() -> None:
         server, limits = Server(most=64, cap=0), list[int]()

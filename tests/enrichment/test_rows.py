@@ -12,9 +12,11 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.enrichment.store import Store
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import Ledger
-from tests.contract.helpers import CEO, companies, record
+from tests.contract.helpers import CEO, companies, record, results_of, search
 from tests.contract.helpers import boss as echo
+from tests.fakes.engines import hit
 from tests.fakes.replies import error, usage
 
 QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
@@ -40,6 +42,26 @@ def test_a_sample_fills_the_first_rows_only_and_prices_the_rest(messages_api: An
     messages_api.behave(lambda body: error(400, message="no"))
     ipy_websearch.enrich(companies("F", "G"), CEO, sample=1, max_searches=0)
     assert "what the others would take is not known" in capsys.readouterr().out, "what failed was not billed"
+
+
+def test_a_search_that_reads_pages_gives_their_passages(
+    messages_api: Any, brave_api: Any, public_web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `read_pages` it reads none, and a value of the one is not a value of the other."""
+    about, told = "http://acme.example/about", "The chief executive of Acme is Ada Byron"
+    monkeypatch.setattr("ipy_websearch.tools.web.READ_S", 60.0)
+    brave_api.behave(lambda _: [hit(about, "Acme", "About us")])
+    public_web.page(about, f"<article><h1>Acme</h1><p>{told}, who has led it since 1843.</p></article>")
+    said = record(ceo={"value": "Ada Byron", "source": about, "quote": told})
+    messages_api.behave(lambda body: said if len(body["messages"]) > 1 else search("Acme CEO"))
+    ipy_websearch.enrich(companies("Acme"), CEO, progress=False)
+    assert "About us" in str(results_of(messages_api.bodies[-1])) and public_web.requests == []
+    for _ in range(2):  # the second time from the store
+        out = ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, progress=False)
+        assert list(out.ceo_source) == [about] and len(messages_api.bodies) == 4
+    assert "Ada Byron, who has led it" in str(results_of(messages_api.bodies[-1]))
+    with pytest.raises(ConfigError, match="leave read_pages out"):
+        ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, mode="batch", progress=False)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------
@@ -108,16 +130,6 @@ def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, m
     out = ipy_websearch.enrich(companies(*"AB"), CEO, concurrency=1, **QUIET)
     assert out.ceo[0] == "Jo" and "did not call record" in out.enrich_error[1]
     assert "tool_choice" not in messages_api.bodies[0] and messages_api.bodies[1]["messages"][-1]["role"] == "user"
-
-
-def test_a_stopped_start_returns_what_the_store_has(messages_api: Any) -> None:
-    """With one row filled before, the frame comes back instead of an error."""
-    messages_api.behave(echo)
-    ipy_websearch.enrich(companies("C0"), CEO, **QUIET)
-    messages_api.behave(lambda body: error(402, message="no credit"))
-    out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(60))), CEO, **QUIET)
-    assert out.enrich_status[0] == "ok" and set(out.enrich_status[1:]) == {"error"}
-    assert out.enrich_error[1:].str.contains("no credit").all()
 
 
 # --- doors --------------------------------------------------------------------------------------------------------------

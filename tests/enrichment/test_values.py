@@ -134,34 +134,27 @@ def enriched(**options: Any) -> pd.DataFrame:
     return ipy_websearch.enrich(companies("A", "B").assign(n=[1, 2]), CEO, **QUIET, **options)
 
 
+@pytest.mark.parametrize("is_new", [False, True])
 @pytest.mark.parametrize(
-    ("columns", "own", "name"),
+    ("columns", "own"),
     [
-        ({"n": ("{company}?", int)}, {}, "n"),
-        ({"company": "Normal form of {company}?"}, {}, "company"),
-        ({**CEO, "age": "How old is {ceo}?"}, {}, "ceo"),
-        ({"age": "How old is {ceo}?"}, {"age_source": "mine"}, "age_source"),
+        ({"n": ("{company}?", int)}, "n"),
+        ({"company": "Normal form of {company}?"}, "company"),
+        ({"age": "How old is {company}?"}, "age"),
+        *(({"age": "How old is {company}?"}, f"age_{part}") for part in ("source", "quote", "confidence")),
     ],
 )
-def test_own_columns_of_a_frame_that_was_enriched_stay(messages_api: Any, columns: Any, own: dict[str, Any], name: str) -> None:
-    """Neither the caller's columns nor one that a question names are replaced."""
+def test_own_columns_stay_in_a_frame_that_was_enriched_too(messages_api: Any, columns: Any, own: str, is_new: bool) -> None:
+    """A column that an enrichment would add, for its values or about them, is refused; nothing is sent."""
     messages_api.behave(echo)
-    frame = enriched().assign(**own)
+    frame = companies("A", "B") if is_new else enriched()
+    frame = frame if own in frame else frame.assign(**{own: "mine"})
     sent = len(messages_api.requests)
-    with pytest.raises(ConfigError, match=f"already has a column '{name}'"):
+    with pytest.raises(ConfigError, match=f"already has a column '{own}'.*rename or drop it"):
         ipy_websearch.enrich(frame, columns, **QUIET)
     assert len(messages_api.requests) == sent
-
-
-@pytest.mark.parametrize("name", ["ceo", "ceo_source", "ceo_quote", "ceo_confidence", "enrich_status", "enrich_cost_usd"])
-def test_own_columns_are_not_overwritten_by_any_that_an_enrichment_adds(messages_api: Any, name: str) -> None:
-    """Those about a value and those about a row count too; without sources those about a value are no one's."""
-    messages_api.behave(echo)
-    frame = companies("A").assign(**{name: "mine"})
-    with pytest.raises(ConfigError, match=f"already has a column '{name}'.*rename or drop it"):
-        ipy_websearch.enrich(frame, CEO, **QUIET)
-    if name.startswith("ceo_"):
-        assert list(ipy_websearch.enrich(frame, CEO, sources=False, **QUIET)[name]) == ["mine"]
+    with pytest.raises(ConfigError, match="already has a column 'ceo'"):  # a question names it
+        ipy_websearch.enrich(enriched(), {**CEO, "age": "How old is {ceo}?"}, **QUIET)
 
 
 def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) -> None:

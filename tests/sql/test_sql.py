@@ -57,16 +57,6 @@ def test_one_search_gives_the_model_five_short_results_and_then_it_answers(messa
     assert all(len(part["text"]) <= 200 for block in found for part in block["content"])
 
 
-def test_an_answer_after_a_failed_search_has_a_warning_and_is_not_kept(messages_api: Any, brave_api: Any, con: Any) -> None:
-    brave_api.fail(403, times=2)
-    sql.register(con, provider="brave")
-    for _ in range(2):
-        messages_api.reply(tool_use("web_search", {"query": "price of bitcoin"}))
-        messages_api.reply("From memory.")
-        with pytest.warns(UserWarning, match="answered without a search, which failed: brave.*'Bitcoin'"):
-            assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("From memory.",)]
-
-
 @pytest.mark.parametrize(
     ("reply", "value", "warning"),
     [
@@ -94,13 +84,6 @@ def test_nulls_empty_questions_and_wrong_calls_send_nothing(messages_api: Any, c
         with pytest.raises(duckdb.Error):
             con.sql(f"SELECT {call}").fetchall()
     assert not messages_api.requests
-
-
-def test_values_of_any_type_can_be_asked_about(messages_api: Any, con: Any) -> None:
-    messages_api.behave(echo)
-    sql.register(con)
-    found = con.sql("SELECT ask_ai(7, 'q?'), ask_ai(DATE '2026-01-02', 'q?'), ask_ai(2.5::DOUBLE, 'q?')").fetchall()
-    assert found == [("about 7", "about 2026-01-02", "about 2.5")]
 
 
 # --- how often is asked -------------------------------------------------------------------------------------------------
@@ -174,9 +157,6 @@ def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) 
     sql.register(con, on_error="raise")
     with pytest.raises(duckdb.Error, match=r"ask_ai\('x0', 'q\?'\): the Anthropic API refused the request \(400.*no"):
         con.execute("SELECT ask_ai('x' || i, 'q?') FROM range(1) t(i)")
-    with pytest.raises(duckdb.Error, match="xx….*refused") as caught:  # a document does not hide the reason
-        con.execute("SELECT ask_ai(repeat('x', 50000), 'q?')")
-    assert len(str(caught.value)) < 500
     messages_api.behave(echo)
     assert con.execute("SELECT ask_ai('a', 'q?')").fetchall() == [("about a",)]
 
@@ -240,13 +220,10 @@ def test_web_search_gives_rows_with_columns(brave_api: Any, con: Any) -> None:
     assert Counter(query for query, _ in found) == {"duckdb": 2, "ibis": 10} and brave_api.queries == ["duckdb", "ibis"]
 
 
-def test_a_search_that_fails_is_null_with_a_warning_and_one_without_hits_an_empty_list(brave_api: Any, con: Any) -> None:
+def test_a_search_without_hits_is_an_empty_list(brave_api: Any, con: Any) -> None:
     brave_api.reply([])
     sql.register(con, provider="brave")
     assert con.sql("SELECT web_search('nothing at all')").fetchall() == [([],)]
-    brave_api.fail(403)
-    with pytest.warns(UserWarning, match=r"web_search: 1 of 1 inputs failed.*brave.*\('broken'\)"):
-        assert con.sql("SELECT web_search('broken')").fetchall() == [(None,)]
 
 
 def test_a_busy_engine_is_waited_for_and_a_stand_in_is_told(brave_api: Any, wikipedia_api: Any, con: Any) -> None:
