@@ -23,7 +23,6 @@ import time
 import uuid
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -413,7 +412,7 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
         raise KeyboardInterrupt(STOPPED)
     task = background.Task(run.run)
     try:
-        while not wait([task.future], TICK_S).done:
+        while not task.wait(TICK_S):
             if _presses() > before:
                 raise KeyboardInterrupt
         with suppress(EnrichmentError):  # the rows say so
