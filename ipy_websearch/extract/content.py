@@ -168,7 +168,8 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
     kept = [run for run in runs if run.keep]
     area = _smallest_area(kept, body)
     size = _length(kept)
-    if size < _PART_CHARACTERS and _is_one_of_several(runs, body, main):
+    is_article = bool(kinds & _ARTICLE_KINDS)
+    if size < _PART_CHARACTERS and not is_article and _is_one_of_several(runs, body, main):
         area = _smallest_area((run for run in runs if run.keep), body) if main is None else main
     for run in kept:
         run.keep = not run.is_chrome
@@ -177,8 +178,8 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
         whole = area if _length(runs) > _SMALL_PAGE else body
         _keep_area(runs, whole if main is None else main, barred)
         return
-    is_article = size > _ARTICLE_CHARACTERS and _prose(kept) > _ARTICLE_PROSE * size
-    _keep_area(runs, area, barred, strict=is_article or bool(kinds & _ARTICLE_KINDS))
+    is_prose = size > _ARTICLE_CHARACTERS and _prose(kept) > _ARTICLE_PROSE * size
+    _keep_area(runs, area, barred, strict=is_article or is_prose)
     _drop_last_headings(runs)
 
 
@@ -276,14 +277,10 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
         node = next(node for node in run.nodes if getattr(*node).strip())
         text = getattr(*node)
         setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))
-    # Its comparison with two other extractors takes a third of a page's time, and pays where its own choice is weak.
-    for fast in (True, False):
-        marks = set[str]()
-        with suppress(Exception):  # a page that breaks trafilatura is judged by its marked-up area alone
-            document = trafilatura.bare_extraction(copy, url=url, include_comments=False, fast=fast)
-            marks.update(*document.body.itertext())
-        for number, run in enumerate(runs):
-            run.keep = chr(_FIRST_MARK + number) in marks
-        kept = [run for run in runs if run.keep]
-        if not (_is_weak(kept) or _is_weak([run for run in kept if not run.is_chrome])):
-            return
+    marks = set[str]()
+    with suppress(Exception):  # a page that breaks trafilatura is judged by its marked-up area alone
+        # `fast` leaves out its comparison with two other extractors, which takes a third of a page's time.
+        document = trafilatura.bare_extraction(copy, url=url, include_comments=False, fast=True)
+        marks.update(*document.body.itertext())
+    for number, run in enumerate(runs):
+        run.keep = chr(_FIRST_MARK + number) in marks

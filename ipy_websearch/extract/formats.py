@@ -75,8 +75,7 @@ def kind_of(body: bytes, content_type: str) -> str:
 
 def is_binary(text: str) -> bool:
     """Return whether decoded text is no text at all: more than 5 % of its start is control or replacement characters."""
-    odd = len(_NO_TEXT.findall(text[:_LOOK]))
-    return odd > max(3, 0.05 * min(len(text), _LOOK))
+    return len(_NO_TEXT.findall(text[:_LOOK])) > max(3, 0.05 * min(len(text), _LOOK))
 
 
 def decode(body: bytes, content_type: str = "") -> str:

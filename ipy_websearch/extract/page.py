@@ -9,6 +9,7 @@ from __future__ import annotations
 import html as entities
 import json
 import re
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice, product
 from typing import Any
@@ -215,12 +216,10 @@ def metadata(root: Any) -> tuple[str, datetime | None, frozenset[str]]:
 
 def _json(text: str, look: Any = None) -> Any:
     """Return the object or list that a text is, None for anything else; `look` is given the pairs of each object."""
-    if len(text) > _MAX_JSON or not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text, strict=False, object_pairs_hook=look)
-    except (ValueError, RecursionError):
-        return None
+    if len(text) <= _MAX_JSON and text.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            return json.loads(text, strict=False, object_pairs_hook=look)
+    return None
 
 
 # --- pages that are empty until a script fills them -----------------------------------------------------------------------
@@ -313,12 +312,10 @@ def plain_code(body: Any) -> None:
 
 def _language(pre: Any) -> str:
     """Return the language that a code block, its `<code>` or one of its next two wrappers names, "" when none does."""
-    for element in (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2)):
-        said = [f"lang-{element.get(name, '')}" for name in ("data-lang", "data-language")]
-        for name in _LANGUAGE.findall(" ".join((*said, element.get("class", "")))):
-            if name.lower() not in _NO_LANGUAGE:
-                return str(name).lower()
-    return ""
+    holders = (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2))
+    said = (f"lang-{e.get('data-lang', '')} lang-{e.get('data-language', '')} {e.get('class', '')}" for e in holders)
+    names = map(str.lower, _LANGUAGE.findall(" ".join(said)))
+    return next((name for name in names if name not in _NO_LANGUAGE), "")
 
 
 def markdown(body: Any) -> str:

@@ -37,7 +37,7 @@ from ipy_websearch.text import plain, visible
 
 if TYPE_CHECKING:
     from ipy_websearch.http.client import Cache
-    from ipy_websearch.http.download import Download, RobotsFiles
+    from ipy_websearch.http.download import Download
 
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
@@ -72,13 +72,14 @@ class PageReader:
         worker: ExtractionWorker | None = None,
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
+        from ipy_websearch.http import download as http  # loads httpx, which the extraction process does not need
+
         self.worker = worker or ExtractionWorker()
         self._cache = cache
-        self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
         self._local = local
-        self._download = download
-        self._robots: RobotsFiles | None = None
+        self._download = partial(download or http.download, user_agent=user_agent)
+        self._robots = http.RobotsFiles(user_agent=user_agent, cache=self._cache, download=download)
         self._flights: SingleFlight[Page] = SingleFlight()
 
     async def read(
@@ -126,17 +127,11 @@ class PageReader:
 
     async def _load(self, url: str, robots: bool, **options: Any) -> Page:
         """Download a page, extract it and keep it."""
-        # httpx takes a while to import, and a session that only searches locally never needs it
-        from ipy_websearch.http.download import RobotsFiles, download
-
         self.worker.warm()
-        get = partial(self._download or download, url, user_agent=self._user_agent, **options)
+        get = partial(self._download, url, **options)
         if robots:
-            files = self._robots = self._robots or RobotsFiles(
-                user_agent=self._user_agent, cache=self._cache, download=self._download
-            )
-            async with files.turn(urlsplit(url).netloc):
-                got = await get(admit=lambda target: files.admit(target, options["allow"]))
+            async with self._robots.turn(urlsplit(url).netloc):
+                got = await get(admit=lambda target: self._robots.admit(target, options["allow"]))
         else:
             got = await get()
         try:
