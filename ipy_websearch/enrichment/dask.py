@@ -206,7 +206,7 @@ class DaskWorkers:
             self._client.unregister_worker_plugin(self._id)
 
     async def _check(self) -> None:
-        """Look which workers are there, and put rows of lost ones back into the queue."""
+        """Look which workers are there, and put the rows of lost and cancelled tasks back into the queue."""
         now = time.monotonic()
         if now < self._check_at and self._workers:
             return
@@ -215,9 +215,9 @@ class DaskWorkers:
         # The events of a task's rows come before its end, so they are taken while this waits.
         self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
         for name, task in list(self._tasks.items()):
-            if name in ended:
+            if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
-            if task.worker not in self._workers:  # what it has spent is not known: it stays reserved until the lease ends
+            if name in ended or task.worker not in self._workers:  # what it spent is not known: it is held until the lease ends
                 self._queue.extendleft(self._tasks.pop(name).rows)
                 task.future.cancel()
         if not self._workers and not self._tasks:
