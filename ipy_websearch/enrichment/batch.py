@@ -53,6 +53,7 @@ PATIENCE_S = 60.0
 LEASE_S = 25 * 3_600.0
 KEPT_S = 30 * 86_400.0
 UNBILLED = ("errored", "canceled", "expired")
+# How far the API's moment of a batch may be from ours, by clocks and a slow upload.
 MAX_SKEW = timedelta(minutes=5)
 
 # A row stands in one batch, that of the kernel which wrote it down first, unless the API has deleted that.
@@ -218,9 +219,10 @@ class BatchRun:
         at about that time. Return whether it was there, or was given up."""
         recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
         known = {other.id for other in open_batches(self._ledger)}
-        alike = [made for made in recent if made.size == len(batch.rows) and made.id not in known]
-        if alike:
-            self._identify(batch, min(alike, key=lambda made: abs(made.created_at - batch.sent)).id)
+        others = (made for made in recent if made.size == len(batch.rows) and made.id not in known)
+        nearest = min(others, key=lambda made: abs(made.created_at - batch.sent), default=None)
+        if nearest is not None and abs(nearest.created_at - batch.sent) <= MAX_SKEW:
+            self._identify(batch, nearest.id)
             return True
         if batch.age_s <= PATIENCE_S:
             return False

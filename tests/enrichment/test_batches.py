@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,10 @@ def test_a_batch_that_never_arrived_is_sent(messages_api: Any, monkeypatch: pyte
         patch.setattr(batch.batches, "submit", dies)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     api.end_session()
-    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
+    ipy_websearch.enrich(companies(*"XY"), CEO, **BATCH)  # as many rows, and later
+    for made in messages_api.batches.known.values():
+        made.created += timedelta(hours=1)
+    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 2
 
 
 def test_a_budget_holds_for_the_worst_case_of_what_is_handed_in(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
