@@ -39,7 +39,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
 _MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
 _KEEP = "/?#:@!$&'()*+,;=%-._~"
-_MAX_ADDRESS = 4096
+MAX_ADDRESS = 4096
 _SECOND_LEVEL = {"co", "com", "org", "net", "ac", "gov", "edu"}
 
 
@@ -98,10 +98,9 @@ def safe_href(url: str) -> str | None:
             host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
         except UnicodeError:
             return None
-        href = (
-            f"{web['scheme'].lower()}://{host}{web['port']}{quote(web['rest'], safe=_KEEP)}" if _HOST.fullmatch(host) else None
-        )
-    return href if href and len(href) <= _MAX_ADDRESS else None  # as it is written: percent codes make it longer
+        rest = web["port"] + quote(web["rest"], safe=_KEEP)
+        href = f"{web['scheme'].lower()}://{host}{rest}" if _HOST.fullmatch(host) else None
+    return href if href and len(href) <= MAX_ADDRESS else None  # as it is written: percent codes make it longer
 
 
 def host_of(url: str) -> str:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
-from ipy_websearch.display.render import View, cell, iso, one_line, place_of, safe_href, short_address, words
+from ipy_websearch.display.render import MAX_ADDRESS, View, cell, iso, one_line, place_of, safe_href, short_address, words
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, settings_in_force
@@ -29,7 +29,6 @@ _SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _OWN = 4
-_ADDRESS = 4096
 
 
 # --- search results ---------------------------------------------------------------------------------------------
@@ -47,8 +46,8 @@ def search_view(found: Any) -> View | None:
         {
             "label": cell(label, 30),
             "title": cell(title, 300),
-            "url": cell(url, _ADDRESS),
-            "place": place_of(cell(url, _ADDRESS)),
+            "url": cell(url, MAX_ADDRESS),
+            "place": place_of(cell(url, MAX_ADDRESS)),
             "date": iso(date),
             "snippet": cell(text, 400),
             "more": [(one_line(name), cell(value)) for name, value in zip(others, values, strict=True)],
@@ -106,7 +105,7 @@ def enriched_view(frame: Any) -> View | None:
 
 def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
     """Return a value with its source, what is said on hover, and whether it is doubtful."""
-    url, confidence = cell(source, _ADDRESS), cell(sure)
+    url, confidence = cell(source, MAX_ADDRESS), cell(sure)
     about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
     low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
     return {"text": cell(value) or "—", "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
