@@ -520,7 +520,8 @@ class Unpacked:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""
         if block.get("type") != "text" or not block.get("citations"):
             return dict(block)
-        made = [self.sources.upstream(each) or (dict(each) if self.keep_foreign else None) for each in block["citations"]]
+        cited = [_mapping(each) for each in block["citations"]]
+        made = [self.sources.upstream(each) or (dict(each) if self.keep_foreign else None) for each in cited]
         kept = [each for each in made if each]
         bare = {name: value for name, value in block.items() if name != "citations"}
         return {**bare, "citations": kept} if kept else bare

@@ -10,9 +10,8 @@ fixture) fails when replies are left, requests came that no reply was for, or a 
 
 Each request of a batch is examined like one of its own and answered by the same script; a refused one ends as `errored`.
 A batch stays in progress for `polls` look-ups (0: the first one shows it ended). What goes wrong is told beforehand: `expire`
-(custom ids whose requests are not begun in time), `done_before_cancel` (how many are answered when a batch is cancelled),
-`swallow` (the next creation works, and its answer is lost on the way), `fail` (statuses that the next requests about batches
-get).
+(custom ids whose requests are not begun in time), `swallow` (the next creation works, and its answer is lost on the way) and
+`fail` (statuses that the next requests about batches get).
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ class Batch:
     results: list[JSON]
     polls_left: int
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
-    canceled: datetime | None = None
 
     @property
     def ended(self) -> bool:
@@ -73,7 +71,7 @@ class Batch:
         return {
             "id": self.id,
             "type": "message_batch",
-            "processing_status": "ended" if self.ended else "canceling" if self.canceled else "in_progress",
+            "processing_status": "ended" if self.ended else "in_progress",
             "request_counts": {
                 "processing": 0 if self.ended else len(self.results),
                 **{kind: kinds.count(kind) for kind in KINDS},
@@ -82,7 +80,7 @@ class Batch:
             "created_at": _shown(self.created),
             "expires_at": _shown(self.created + timedelta(days=1)),
             "archived_at": None,
-            "cancel_initiated_at": _shown(self.canceled),
+            "cancel_initiated_at": None,
             "results_url": f"{url}/v1/messages/batches/{self.id}/results" if self.ended else None,
         }
 
@@ -95,7 +93,6 @@ class Batches:
     polls: int = 0
     known: dict[str, Batch] = field(default_factory=dict)
     expire: Container[str] = ()
-    done_before_cancel: int = 0
     swallow: bool = False
     mangle: Callable[[list[str]], list[str]] = list  # what becomes of the lines of results on their way
     fail: list[int] = field(default_factory=list)
@@ -123,15 +120,6 @@ class Batches:
         if id not in self.known:
             refuse(f"No message batch found with id {id}", 404, "not_found_error")
         return self.known[id]
-
-    def cancel(self, batch: Batch) -> None:
-        """Begin to cancel: it goes on for one look-up, and what was answered by then stays."""
-        if batch.ended:
-            refuse(f"Batch {batch.id} cannot be canceled because it has already ended")
-        batch.canceled = datetime.now(UTC)
-        batch.polls_left = 1
-        for entry in batch.results[self.done_before_cancel :]:
-            entry["result"] = {"type": "canceled"}
 
     def page(self, url: str, limit: int, after: str | None) -> JSON:
         """Return a page of the list, newest first."""
@@ -163,8 +151,8 @@ class Batches:
         return {"type": "succeeded", "message": message | {"usage": message["usage"] | {"service_tier": "batch"}}}
 
 
-def _shown(moment: datetime | None) -> str | None:
-    return moment.isoformat(timespec="microseconds") if moment else None
+def _shown(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
 
 
 async def serve(batches: Batches, request: web.Request, url: str, body: JSON | None) -> web.Response:
@@ -178,9 +166,6 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
     if id is None:
         return web.json_response(batches.page(url, int(request.query.get("limit", 20)), request.query.get("after_id")))
     batch = batches.find(id)
-    if request.path.endswith("/cancel"):
-        batches.cancel(batch)
-        return web.json_response(batch.body(url))
     if request.path.endswith("/results"):
         if not batch.ended:
             refuse(f"Batch {id} has no available results", 404, "not_found_error")
@@ -289,7 +274,6 @@ class MessagesAPI(Server):
             ("GET", "/v1/messages/batches", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}/results", _refusing(self._batches)),
-            ("POST", "/v1/messages/batches/{id}/cancel", _refusing(self._batches)),
             ("GET", "/v1/models", _refusing(self._list_models)),
             ("*", "/{rest:.*}", self._nowhere),
         ]
@@ -400,8 +384,7 @@ class MessagesAPI(Server):
 
     async def _batches(self, request: web.Request) -> web.StreamResponse:
         self._admit(request)
-        creates = request.method == "POST" and "id" not in request.match_info
-        body = await self._json(request, MAX_BATCH_BYTES) if creates else None
+        body = await self._json(request, MAX_BATCH_BYTES) if request.method == "POST" else None
         return await serve(self.batches, request, self.url, body)
 
     def _batch_answer(self, params: dict[str, Any]) -> dict[str, Any]:
