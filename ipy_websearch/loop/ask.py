@@ -453,7 +453,7 @@ class AnswerLoop(Face):
         there is a better one; a limit that ends the repair is none of the answer's."""
         claims, loop = self._claims(), self.loop
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
-        if not faulty:
+        if not (faulty and loop.meter.seconds_left):
             return
         self._standing, reached = loop.messages, loop.meter.reached
         loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
