@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -171,20 +170,15 @@ def _rate_limit(response: HttpResponse) -> Reason:
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0
     means that the plan has none.
     """
-    headers, meta = response.headers, None
-    with suppress(ValueError):
-        meta = base.at(response.json(), "error.meta")
     resets, left, limits = (
-        [float(window) for window in re.findall(r"\d+(?:\.\d+)?", headers.get(f"x-ratelimit-{name}", ""))]
+        [float(window) for window in re.findall(r"\d+(?:\.\d+)?", response.headers.get(f"x-ratelimit-{name}", ""))]
         for name in ("reset", "remaining", "limit")
     )
-    quota, used = (base.number(base.at(meta, name)) or 0.0 for name in ("quota_limit", "quota_current"))
-    wait = retry_after(headers) or 0.0
-    if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
+    wait = retry_after(response.headers) or 0.0
+    if left[1:2] == [0] and limits[1:2] != [0]:
         wait = max([wait, *resets[1:2]])
-        shown = f" ({quota:,.0f} requests)" if quota else ""
         until = f"; {base.ask_again(wait)}" if wait else ""  # nothing said when it is over
-        return Reason(f"the plan's limit per month{shown} is used up{until}", wait or None, "quota")
+        return Reason(f"the plan's limit per month is used up{until}", wait or None, "quota")
     wait = max([wait, *resets[:1]]) or 1.0
     if wait > LONG_WAIT_S:
         return Reason(f"the plan's limit is used up; {base.ask_again(wait)}", wait, "quota")

@@ -21,7 +21,7 @@ from tests.fakes.wire import SERVED, Service, context, run
 
 ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
 NOTHING: dict[str, Any] = {"query": {"search": []}}
-QUOTA = {"error": {"code": "RATE_LIMITED", "meta": {"quota_limit": 2000, "quota_current": 2000}}}
+QUOTA = {"X-RateLimit-Reset": "1, 900", "X-RateLimit-Remaining": "1, 0", "X-RateLimit-Limit": "1, 2000"}
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_no_results_are_no_reason_to_pay_another_engine(brave: Service, wikipedi
     ("script", "tries", "seconds"),
     [
         ({"body": {"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, "status": 422}, 1, 300),
-        ({"body": QUOTA, "status": 429, "headers": {"X-RateLimit-Reset": "1, 900"}}, 1, 900),
+        ({"body": {}, "status": 429, "headers": QUOTA}, 1, 900),
         ({"body": {}, "status": 503}, 3, 30),
     ],
 )
