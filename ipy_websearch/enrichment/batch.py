@@ -1,8 +1,8 @@
 """`mode="batch"`: rows through the Message Batches API, at half the price of tokens, with the API's own web search.
 
-A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. What is at the API stands in
-the ledger's file, for all kernels: before a batch is sent, its rows are written down under a token, each in one batch only; the
-API's id is added when it is known; results are collected in one transaction that strikes the rows off, books those that it
+A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. What is at the API stands
+in the ledger's file, for all kernels: before a batch is sent, its rows are written down under a token, each in one batch only;
+the API's id is added when it is known; results are collected in one transaction that strikes the rows off, books those that it
 struck off, and stores their values. So a run that is interrupted or killed leaves its batches at the API, where they go on and
 are paid for; every call for the same rows, with `resume` False too, waits for them and sends only the others.
 
