@@ -31,7 +31,6 @@ from urllib.parse import urlsplit
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, visible
 
@@ -74,6 +73,7 @@ class PageReader:
     ) -> None:
         from ipy_websearch.http import download as http  # loads httpx, which the extraction process does not need
 
+        self._http = http
         self.worker = worker or ExtractionWorker()
         self._cache = cache
         self._cache_ttl_s = cache_ttl_s
@@ -108,8 +108,8 @@ class PageReader:
         url = url.strip()
         if url.lower().startswith(("corpus:", "file:")):
             return window(self._from_index(url), offset, limit)
-        allow = allow_from_environment()
-        target = check_url(url, allow=allow).url
+        allow = self._http.allow_from_environment()
+        target = self._http.check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
             load = partial(self._load, target, robots, allow=allow, timeout_s=timeout_s)
@@ -120,7 +120,7 @@ class PageReader:
         found = self._local(url)
         if found is None:
             raise BlockedAddressError(
-                f"{shown(url)} is not in the local index; only its own pages are read under corpus:// and file://"
+                f"{self._http.shown(url)} is not in the local index; only its own pages are read under corpus:// and file://"
             )
         title, markdown, date = found
         return Page(url, url, plain(title), visible(markdown).strip("\n"), 0, 0, date, "text/markdown")

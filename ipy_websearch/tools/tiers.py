@@ -25,7 +25,7 @@ from pydantic import AliasChoices, BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import FetchError, WebSearchError
-from ipy_websearch.http.address import allow_from_environment, check_url, shown
+from ipy_websearch.http.download import allow_from_environment, check_url, shown
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.brave import resolve

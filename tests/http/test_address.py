@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError
-from ipy_websearch.http.address import allow_list, canonical_url, check_url, ip_rule, shown
+from ipy_websearch.http.download import allow_list, canonical_url, check_url, ip_rule, shown
 
 TABLE = Path(__file__).parents[1] / "data" / "addresses.tsv"
 ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]

@@ -16,9 +16,8 @@ import httpx
 import pytest
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.address import check_url
 from ipy_websearch.http.client import Cache, HttpClient
-from ipy_websearch.http.download import Download, RobotsFiles, download, page_proxy
+from ipy_websearch.http.download import Download, RobotsFiles, check_url, download, page_proxy
 from tests.fakes.no_network import network_guard
 from tests.fakes.raw_http import RawServer, answer, html
 
@@ -276,11 +275,11 @@ async def test_our_own_group_counts_and_the_longest_rule_decides() -> None:
 @pytest.mark.parametrize(
     ("reply", "allowed"),
     [
-        (FetchError("gone", status=404), True),
-        (FetchError("forbidden", status=403), True),
-        (FetchError("redirects", status=302), True),
-        (FetchError("failing", status=503), False),
-        (FetchError("slow down", status=429), False),
+        (FetchError.answered("gone", status=404), True),
+        (FetchError.answered("forbidden", status=403), True),
+        (FetchError.answered("redirects", status=302), True),
+        (FetchError.answered("failing", status=503), False),
+        (FetchError.answered("slow down", status=429), False),
         (FetchError("no connection"), False),
         ("<html>Not here</html>", True),
         (b"\xef\xbb\xbfUser-agent: *\nDisallow: /a", False),
