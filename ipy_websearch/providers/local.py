@@ -174,8 +174,8 @@ class LocalProvider(
             ConfigError: it is not a folder.
             ProviderError: this Python's SQLite cannot search text, or the disk is full.
         """
-        folder = _resolved(folder)
-        if not os.path.isdir(folder):
+        folder = folder.expanduser().resolve()
+        if not folder.is_dir():
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
         self._use(lambda db: db.execute("INSERT OR IGNORE INTO folders VALUES (?)", (str(folder),)))
@@ -202,7 +202,7 @@ class LocalProvider(
         Raises:
             ConfigError: the folder was not added; the message names those that were.
         """
-        folder, listed = _resolved(folder), dict(self.folders())
+        folder, listed = folder.expanduser().resolve(), dict(self.folders())
         if folder not in listed:
             names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
@@ -339,10 +339,6 @@ def read_corpus(folder: Traversable) -> tuple[int, list[Document]]:
         for title, url, day, body in zip(*(articles[n::4] for n in range(4)), strict=True):
             documents.append((url, title.strip(), body.strip(), day or ""))
     return stamp % 2**31, documents
-
-
-def _resolved(folder: Path) -> Path:
-    return Path(os.path.realpath(os.path.expanduser(folder)))
 
 
 def _files(folder: Path) -> Iterator[Path]:
