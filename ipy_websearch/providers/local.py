@@ -175,7 +175,7 @@ class LocalProvider(
             ProviderError: this Python's SQLite cannot search text, or the disk is full.
         """
         folder = folder.expanduser().resolve()
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # a name that is too long is none either
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
         self._use(lambda db: db.execute("INSERT OR IGNORE INTO folders VALUES (?)", (str(folder),)))
