@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.interception.native import Unpacked, is_sound, web_blocks
+from ipy_websearch.interception.native import Unpacked, blocks_of, is_sound, web_blocks
 from ipy_websearch.interception.run import InterceptedCall
 from ipy_websearch.interception.tools import (
     WebTool,
@@ -227,6 +227,12 @@ def _platform_names(given: Collection[Any]) -> frozenset[str]:
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:
-    """Say whether results in a request may be cited: not together with an output format."""
+    """Say whether results in a request may be cited: not together with an output format, nor beside the caller's own that may
+    not be."""
     config = body.get("output_config")
-    return not (body.get("output_format") or (isinstance(config, Mapping) and config.get("format")))
+    if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
+        return False
+    blocks = [block for message in body["messages"] for block in blocks_of(message)]
+    blocks += [inner for block in blocks if block.get("type") == "tool_result" for inner in blocks_of(block)]
+    own = [block.get("citations") for block in blocks if block.get("type") == "search_result"]
+    return all(isinstance(citations, Mapping) and citations.get("enabled") for citations in own)

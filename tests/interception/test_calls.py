@@ -295,6 +295,20 @@ def test_our_results_do_not_shift_the_numbers_of_the_callers(client: Any, messag
     assert places == [1, hits, 2, 3, later]
 
 
+def test_results_beside_the_callers_own_are_cited_as_these_are(client: Any, messages_api: Any) -> None:
+    """All results of a request may be cited, or none: the API refuses a mixture, after the search was paid."""
+    note = {
+        "type": "search_result",
+        "source": "https://notes.example/",
+        "title": "Note",
+        "content": [{"type": "text", "text": "x"}],
+    }
+    messages_api.replies(search(), "Matz.")
+    ask(client, messages=[{"role": "user", "content": [note, {"type": "text", "text": "Who?"}]}])
+    _, *ours = search_results(messages_api.bodies[-1])
+    assert ours and not any(result["citations"]["enabled"] for result in ours)
+
+
 # --- platforms --------------------------------------------------------------------------------------------------------
 
 
