@@ -270,7 +270,7 @@ class Row(Face):
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
         self._unsearched = ""  # why the newest search did not run
-        self._reading = self._formatted = self._nudged = False
+        self._reading = self._nudged = False
         self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
         meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
         rendered = partial(tool_result, platform=config.platform)
@@ -358,9 +358,7 @@ class Row(Face):
         if final and meter.reached == "budget" and config.searches is not None and not meter.searches:
             raise BudgetExceededError(self._booking.budget.refusal)
         tools = [tool.definition() for tool in self._tools.values()]
-        body = request_body(config, self._columns, self.loop.messages, tools, final=final, reads=self._reading)
-        self._formatted = "output_config" in body
-        return body
+        return request_body(config, self._columns, self.loop.messages, tools, final=final, reads=self._reading)
 
     def take(self, reply: Reply, *, final: bool) -> Next:
         """Take the record if there is one; else return the calls, or remind the model once."""
@@ -398,10 +396,11 @@ class Row(Face):
 
     def failed(self, error: WebSearchError) -> Next:
         """Ask without what a server turns out not to know."""
-        if self._formatted and refuses_formats(error):
-            self._config.client.note_lack(self._config.model, "output_config")
+        config = self._config
+        if self._reading and refuses_formats(error) and not config.client.lacks(config.model, "output_config"):
+            config.client.note_lack(config.model, "output_config")
             return Then.AGAIN
-        if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
+        if self._reading or config.retrieve_first == "never" or not refuses_tools(error):
             raise error
         return self._lacks_tools()
 

@@ -66,8 +66,8 @@ TICK_S = 0.1
 STOPPED_S = 1.0
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
-# The arguments of one call as text, and whether no kept answer may be given.
-Arguments = tuple[tuple[str, ...], bool]
+# The arguments of one call as text.
+Arguments = tuple[str, ...]
 
 _SYSTEM = """\
 You answer a question for one row of a SQL query. Today is {today}.
@@ -292,13 +292,12 @@ class Functions:
         import pyarrow as pa
 
         name, presses, outcomes = f"{self.prefix}{kind}", _presses(), dict[Arguments, Outcome]()
-        calls = _calls(name, kind, columns)
-        for fresh in (False, True):
-            if distinct := list(dict.fromkeys(call for call in calls if call is not None and call[1] is fresh)):
-                with self.lock:
-                    run = self._run(kind, [call[0] for call in distinct], fresh or not self.given.resume)
-                    _interrupted_by(presses, run)
-                outcomes |= zip(distinct, run.outcomes, strict=True)
+        calls, fresh = _calls(name, kind, columns)
+        if distinct := list(dict.fromkeys(call for call in calls if call is not None)):
+            with self.lock:
+                run = self._run(kind, distinct, fresh or not self.given.resume)
+                _interrupted_by(presses, run)
+            outcomes = dict(zip(distinct, run.outcomes, strict=True))
         for call, outcome in outcomes.items():
             if outcome.status != "ok" and self.on_error == "raise":
                 raise WebSearchError(f"{name}{_shown(call)}: {outcome.error}")
@@ -309,7 +308,7 @@ class Functions:
         hit = pa.struct([*texts.items(), *facts.items(), ("provider", pa.string())])
         return pa.array(found, pa.string() if kind == "ask_ai" else pa.list_(hit))
 
-    def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool) -> Enrichment:
+    def _run(self, kind: Kind, rows: list[Arguments], fresh: bool) -> Enrichment:
         """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
 
         A model may search when an engine with a key is there, or one is named.
@@ -368,18 +367,18 @@ def _set_key(variable: str, key: str) -> str:
     return f"{variable} is set for this session."
 
 
-def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> list[Arguments | None]:
-    """Return the calls of a chunk's rows, None where a value is NULL.
+def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[list[Arguments | None], bool]:
+    """Return the calls of a chunk's rows, None where a value is NULL, and whether no kept answer may be given.
 
     Raises:
         TypeError: these are too few arguments, too many, or of a wrong kind.
     """
     texts, lists = len(ARGUMENTS[kind]), [column.to_pylist() for column in columns]
-    flags = lists[texts] if len(lists) > texts else [False] * len(lists[0])
-    if len(lists) not in (texts, texts + 1) or not all(flag is None or isinstance(flag, bool) for flag in flags):
+    flags = set(lists[texts]) if len(lists) > texts else set()
+    if len(lists) not in (texts, texts + 1) or not flags <= {None, True, False}:
         raise TypeError(f"{name} takes ({', '.join(ARGUMENTS[kind])}); fresh := true may follow")
-    pairs = zip(zip(*lists[:texts], strict=True), flags, strict=True)
-    return [None if None in values else (tuple(normal(value) or "" for value in values), bool(flag)) for values, flag in pairs]
+    rows = zip(*lists[:texts], strict=True)
+    return [None if None in values else tuple(normal(value) or "" for value in values) for values in rows], True in flags
 
 
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
@@ -394,7 +393,7 @@ def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
 
 
 def _shown(call: Arguments) -> str:
-    return f"({', '.join(repr(shorten(text, _SHOWN_CHARS)) for text in call[0])})"
+    return f"({', '.join(repr(shorten(text, _SHOWN_CHARS)) for text in call)})"
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
