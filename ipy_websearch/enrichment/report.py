@@ -199,7 +199,7 @@ class Progress:
     """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
 
     `note` says what the run is waiting for, "" when rows come in by themselves; `limiter` knows of the API's
-    `retry-after`, None when nothing is sent; `name` is the bar's.
+    `retry-after`, None when nothing is sent.
     """
 
     total: int = 0
@@ -210,7 +210,6 @@ class Progress:
     cost_usd: Money = Decimal(0)
     note: str = ""
     limiter: ConcurrencyLimiter | None = None
-    name: str = "enrich"
 
     @property
     def finished(self) -> int:
@@ -245,7 +244,7 @@ class Bar:
             # Lab paints what comes on standard error like an error.
             where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
             options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where}
-            self._bar = tqdm(total=progress.total, desc=progress.name, unit="row", **options)
+            self._bar = tqdm(total=progress.total, desc="enrich", unit="row", **options)
 
     def update(self) -> None:
         """Draw the counts as they stand, if that is news."""

@@ -184,6 +184,15 @@ def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(
     assert len(messages_api.requests) <= 20 and "secret" not in str(caught.value)
 
 
+def test_a_model_that_takes_nothing_from_the_start_is_given_up_soon(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it names no time to wait; measured with the real five seconds: ten."""
+    monkeypatch.setattr("ipy_websearch.enrichment.run.START_S", 0.5)
+    messages_api.behave(lambda body: error(529, retry_after_ms=None))
+    with pytest.raises(EnrichmentError, match="529"):
+        web.enrich(many(), CEO, **ROW)
+    assert len(messages_api.requests) <= 40
+
+
 @pytest.mark.parametrize("refusal", [(402, "no credit"), (400, "Your credit balance is too low to access the Anthropic API.")])
 def test_credit_that_runs_out_later_keeps_what_was_filled(messages_api: Any, refusal: tuple[int, str]) -> None:
     status, message = refusal
