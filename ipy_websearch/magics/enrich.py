@@ -26,7 +26,7 @@ EXAMPLE = "ceo: Who is the CEO of {company}?"
 @argument("--max-searches", type=int, metavar="N", help="Searches for a row (default 1; 0: none).")
 @argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 0).")
 @argument("--budget", dest="budget_usd", metavar="USD", help="US dollars that it may cost in all.")
-@argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the whole would take.")
+@argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the rest would take.")
 @argument("--mode", choices=("now", "batch"), metavar="MODE", help="now, or batch: half the price, done within a day.")
 @argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable, or at this scheduler's address.")
 @argument("--fresh", dest="resume", action="store_false", help="Ask again for what the store has.")
