@@ -67,10 +67,9 @@ _SMALL_PAGE = 1_500  # characters; below it, what lies outside the area is too l
 _PROSE_CHARACTERS = 80  # a run of that length that is not mostly links is a paragraph
 _PROSE_LINKED = 0.4
 _MOSTLY_LINKED = 0.6
-# trafilatura's choice is weak when it is this short or holds this little prose, and one of several like parts below the
-# third; it is an article, whatever the page says, when it is that long and nearly all prose.
+# trafilatura's choice is weak when it is this short or holds this little prose; it is an article, whatever the page says, when
+# it is that long and nearly all prose.
 _WEAK_CHARACTERS, _WEAK_PROSE = 500, 0.3
-_PART_CHARACTERS = 5_000
 _ARTICLE_CHARACTERS, _ARTICLE_PROSE = 1_500, 0.85
 _FORUM_KINDS = frozenset({"discussionforumposting", "qapage"})
 _ARTICLE_KINDS = frozenset({"article", "newsarticle", "blogposting", "techarticle", "report"})
@@ -166,11 +165,10 @@ def _flag(runs: list[_Run], sizes: Counter[Any], body: Any) -> None:
 def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> None:
     """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
     kept = [run for run in runs if run.keep]
-    area = _smallest_area(kept, body)
-    size = _length(kept)
     is_article = bool(kinds & _ARTICLE_KINDS)
-    if size < _PART_CHARACTERS and not is_article and _is_one_of_several(runs, body, main):
-        area = _smallest_area((run for run in runs if run.keep), body) if main is None else main
+    if not is_article:
+        _join_parts(runs, main)
+    area = _smallest_area((run for run in runs if run.keep), body)
     for run in kept:
         run.keep = not run.is_chrome
     barred = _NAVIGATION | _BOILERPLATE | _DOUBTFUL | _COMMENTS
@@ -178,6 +176,7 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
         whole = area if _length(runs) > _SMALL_PAGE else body
         _keep_area(runs, whole if main is None else main, barred)
         return
+    size = _length(kept)
     is_prose = size > _ARTICLE_CHARACTERS and _prose(kept) > _ARTICLE_PROSE * size
     _keep_area(runs, area, barred, strict=is_article or is_prose)
     _drop_last_headings(runs)
@@ -203,17 +202,15 @@ def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
     return [block for block in sizes if sizes[block] >= _AREA_SHARE * sizes[body]][-1] if sizes else body
 
 
-def _is_one_of_several(runs: list[_Run], body: Any, main: Any) -> bool:
-    """Return whether trafilatura took less than half of the prose in the main part (or in the body), and then keep it all.
+def _join_parts(runs: list[_Run], main: Any) -> None:
+    """Keep all prose of the main part (or of the body) where trafilatura took less than half of it.
 
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
     prose = [run for run in runs if run.is_prose and not run.flags and (main is None or main in run.blocks)]
-    if 2 * _length(run for run in prose if run.keep) >= _length(prose):
-        return False
-    for run in prose:
-        run.keep = True
-    return True
+    if 2 * _length(run for run in prose if run.keep) < _length(prose):
+        for run in prose:
+            run.keep = True
 
 
 def _keep_area(runs: list[_Run], area: Any, barred: int, *, strict: bool = False) -> None:

@@ -339,8 +339,6 @@ def _holds_data(table: Any) -> bool:
     """Return whether a table holds rows and columns; a table that merely lays out the page does not."""
     if table.get("role") in ("presentation", "none") or next(table.iterdescendants(*_NOT_IN_DATA), None) is not None:
         return False
-    if any("\n" in (pre.text or "").strip() for pre in table.iter("pre")):
-        return False
     rows = _rows(table)
     limit = _CELL_CHARACTERS * (5 if next(table.iter("th"), None) is not None else 1)
     return any(len(row) > 1 for row in rows) and all(sum(map(len, cell.itertext())) <= limit for row in rows for cell in row)

@@ -135,8 +135,9 @@ class PageReader:
         else:
             got = await get()
         try:
-            content_type = f"{got.content_type}; charset={got.charset}"
-            page = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
+            page = await self.worker.extract(
+                got.body, url=got.final_url, content_type=f"{got.content_type}; charset={got.charset}"
+            )
         except FetchError as exc:
             raise FetchError(f"Failed to parse HTML: {exc}") from exc
         page = replace(page, url=url, content_type=got.content_type)
