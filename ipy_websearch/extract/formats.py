@@ -139,7 +139,6 @@ def web_links(text: str) -> tuple[str, ...]:
 
 # --- PDFs, when pypdf is installed (the extra `[pdf]`) -------------------------------------------------------------------
 
-INSTALL = 'pip install "ipy_websearch[pdf]"'
 _SECONDS = 6.0  # after which no further page is begun; the worker would be killed at 10, and all be lost
 _LIGATURES = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\u00ad": ""})
 
@@ -152,7 +151,7 @@ def read_pdf(body: bytes, url: str) -> Page:
     try:
         import pypdf
     except ImportError:
-        return page_of(url, "", note=f"this is a PDF; to read its text: {INSTALL}")
+        return page_of(url, "", note='this is a PDF; to read its text: pip install "ipy_websearch[pdf]"')
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it says of a broken file is in the note
     try:
         return _pdf_text(pypdf.PdfReader(io.BytesIO(body)), url)

@@ -237,10 +237,9 @@ def embedded_content(root: Any) -> str:
 
     Asked only when the page shows next to nothing without it, so that no text that a reader cannot see is added to others.
     """
-    parts = [e for e in root.xpath("//noscript[not(ancestor::noscript)]") if len(e.text_content().strip()) > _ENOUGH_CHARACTERS]
-    if parts:
-        found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
-        return found.replace("noscript", "div")
+    if unseen := [e for e in root.xpath("//noscript[not(ancestor::noscript)]") if _length(e) > _ENOUGH_CHARACTERS]:
+        parts = (etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in unseen)
+        return "".join(parts).replace("noscript", "div")
     texts: dict[str, None] = {}
 
     def look(pairs: list[tuple[str, Any]]) -> None:
@@ -251,7 +250,7 @@ def embedded_content(root: Any) -> str:
     for script in root.iter("script"):
         if "json" in (script.get("type") or ""):
             _json(script.text or "", look)
-    parts = [t if _PROSE.match(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts]
+    parts = (t if _PROSE.match(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts)
     return "".join(f"<article>{part}</article>" for part in parts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
 
 
