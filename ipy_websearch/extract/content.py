@@ -253,8 +253,8 @@ def _hints(element: Any) -> int:
         return 0
     is_page_header = tag == "header" and not _IN_PART(element)
     is_menu = is_page_header or tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES
-    named = 0 if tag in ("main", "article") else _named(names[:1000])  # blogs name a post's topics in its classes
-    return named | _NAVIGATION * is_menu
+    # The classes of <article> are no hint: blogs name a post's topics in them.
+    return _NAVIGATION * is_menu | (0 if tag in ("main", "article") else _named(names[:1000]))
 
 
 @lru_cache(maxsize=4096)

@@ -53,9 +53,9 @@ def page_of(
     url: str, text: str, title: str = "", date: datetime | None = None, links: Iterable[str] = (), note: str = ""
 ) -> Page:
     """Return a page that was read whole; `links` are those of all of it, navigation included."""
-    title, links = shorten(plain(title), _TITLE_CHARACTERS), tuple(islice(links, MAX_LINKS))
     text = text.strip("\n") if text.strip() else ""
-    return Page(url, url, title, text, 0, 0, published_date=date, links=links, note=note)
+    name = shorten(plain(title), _TITLE_CHARACTERS)
+    return Page(url, url, name, text, 0, 0, published_date=date, links=tuple(islice(links, MAX_LINKS)), note=note)
 
 
 def kind_of(body: bytes, content_type: str) -> str:
@@ -169,5 +169,5 @@ def _pdf_text(reader: Any, url: str) -> Page:
     if len(pages) < total:
         note = f"only the first {len(pages)} of {total} pages were read"
     about = reader.metadata or {}
-    date = parse_date(str(about.get("/CreationDate", ""))[2:10])
-    return page_of(url, text, str(about.get("/Title", "")), date, web_links(text), note)
+    made = str(about.get("/CreationDate", ""))[2:10]
+    return page_of(url, text, str(about.get("/Title", "")), parse_date(made), web_links(text), note)
