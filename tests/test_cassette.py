@@ -23,7 +23,7 @@ from tests.fakes.engines import hit
 from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
 from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
-from tests.interception.conftest import PAIR, ask
+from tests.interception.conftest import ASKED, PAIR, ask
 
 TAPE = "lesson.cassette"
 COUNT = " ".join(f"number {n}" for n in range(1, 21)) + " end"
@@ -417,7 +417,12 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
-    [('"took_s": ', '"took_s": x', "line 2: Expecting value"), ('"cassette": 2', '"cassette": 9', "no cassette of format 2")],
+    [
+        ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
+        ('"params": [', '"params": [7, ', "line 2: cannot convert"),
+        ('"status": 200', '"status": "fine"', "line 2: invalid literal"),
+        ('"cassette": 2', '"cassette": 9', "no cassette of format 2"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_refused_with_the_line(lesson: Any, old: str, new: str, says: str) -> None:
     lesson.record("%search moons of Mars")
@@ -449,6 +454,9 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
     assert recorded == [[*PAIR, "text", said]] * 3 and lesson.model.key not in Path(TAPE).read_text()
     lesson.replay()
     assert run() == [[*PAIR, "text", "Your key is [key]."]] * 3 and api.session().spent_usd == 0
+    client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
+    with pytest.raises(ReplayError, match="token counts are not on cassettes"):
+        client.messages.count_tokens(**{name: ASKED[name] for name in ("model", "messages", "tools")})
     with pytest.raises(ReplayError, match="who wrote Perl"):
         run("who wrote Perl?")
     assert lesson.asked() == before

@@ -71,6 +71,7 @@ _SHAPES = re.compile(
     r"|(?<=Bearer )[\w.~+/-]{16,}"
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
+_TYPES = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 # Subclasses first.
 _ERRORS: dict[str, type[WebSearchError]] = {
@@ -95,8 +96,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                usual: Exchange = {"request": None, "stream": (), "status": 200, "headers": {}}
-                exchanges.append({**usual, **entry, "at": datetime.fromisoformat(entry["at"])})
+                exchanges.append(_checked(entry))
             else:
                 head |= entry
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
@@ -106,6 +106,22 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
     if head.get("cassette") != FORMAT:
         raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
     return head, exchanges, problem
+
+
+def _checked(entry: dict[str, Any]) -> Exchange:
+    """Return the exchange of a line, with defaults for the fields that it leaves out.
+
+    Raises:
+        ValueError, TypeError, LookupError, AttributeError: a field is missing or of a wrong type.
+    """
+    exchange: Exchange = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
+    exchange["at"] = datetime.fromisoformat(entry["at"])
+    for name, kind in _TYPES.items():
+        exchange[name] = kind(exchange[name])
+    exchange["stream"] = [(float(moment), dict(event)) for moment, event in exchange["stream"]]
+    body_of(exchange)
+    _gist(exchange)
+    return exchange
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------

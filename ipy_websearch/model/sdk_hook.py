@@ -36,7 +36,7 @@ import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.client import MAX_RETRIES, MESSAGES, Event, Reply, connection_error, reply_events, status_error
 from ipy_websearch.model.requests import ANTHROPIC, PLATFORMS, Platform, platform_at
 
@@ -374,6 +374,8 @@ class SearchMiddleware(anthropic.Middleware):
         if call is not None and body.get("thread"):
             raise _thread_refusal()
         if call is not None and path == COUNT:  # of what the model would be sent
+            if (recording := call.session.recording) and recording.replayed_from:
+                raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
             counted = call.request(final=False)
             counted.pop("max_tokens", None)
             return with_body(request, counted), None
