@@ -321,6 +321,9 @@ def markdown(body: Any) -> str:
     """Return `body` as Markdown."""
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
+    for quote in body.iter("blockquote"):
+        if [child.tag for child in quote] in (["div"], ["ul"], ["ol"]) and not (quote.text or "").strip():
+            quote.tag = "div"  # docutils indents lists with it
     for inner in list(body.iter("ul", "ol")):
         parent, before = inner.getparent(), inner.getprevious()
         if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":

@@ -66,8 +66,8 @@ FORMULA = "<math><mi>E</mi><annotation encoding='application/x-tex'>E = mc^2</an
 ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
     "nested lists": (
         "<ul><li>one<ul><li>two<ol start=3><li>three<li><b>four</b></ol></ul><li><p>five</p><p>more</p></ul>"
-        "<ul><li>six</li><ul><li>seven</li></ul><li>eight</ul>",
-        ["- one\n  - two\n    3. three\n    4. **four**\n- five\n\n  more", "- six\n  - seven\n- eight"],
+        "<ul><li>six</li><ul><li>seven</li></ul><li>eight<blockquote><div><ul><li>nine</ul></div></blockquote></ul>",
+        ["- one\n  - two\n    3. three\n    4. **four**\n- five\n\n  more", "- six\n  - seven\n- eight\n\n  - nine"],
         [],
     ),
     "a fence longer than any in the code": ("<pre>```\ninner\n```</pre>", ["````\n```\ninner\n```\n````"], []),
