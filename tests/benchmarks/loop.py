@@ -38,14 +38,14 @@ def row(what: str, ours: float, hand: float, most: float, target: str, unit: str
 
 
 @contextlib.asynccontextmanager
-async def both(url: str) -> Any:
-    """Give (ask of a fresh session, ask of a hand-written loop, the session, the loop)."""
+async def both(url: str, check: str = "mark") -> Any:
+    """Give (ask of a fresh session, ask of a hand-written loop, the session, the loop); `check` as in `ask`."""
     from ipy_websearch.session import Session
 
     session, hand = Session(), HandLoop(url, url)
 
     async def ask(question: str) -> Any:
-        return await session.ask(question, provider="brave", max_searches=20, read_pages=0)
+        return await session.ask(question, provider="brave", max_searches=20, read_pages=0, check=check)
 
     yield ask, hand.ask, session, hand
     await session.aclose()
@@ -71,9 +71,9 @@ async def run(ask: Ask, plan: str, questions: int, concurrency: int) -> tuple[fl
     return (time.process_time() - cpu) * 1000 / questions, (time.perf_counter() - wall) * 1000 / questions
 
 
-async def turns(url: str, plan: str, questions: int, concurrency: int, which: int) -> tuple[float, float]:
+async def turns(url: str, plan: str, questions: int, concurrency: int, which: int, check: str = "mark") -> tuple[float, float]:
     """Return the medians of (ours, the hand-written loop's) figure number `which` of `run`, both measured in turns."""
-    async with both(url) as (ours, hand, _, _):
+    async with both(url, check) as (ours, hand, _, _):
         return await compared((ours, hand), plan, questions, concurrency, which)
 
 
@@ -91,13 +91,14 @@ async def compared(asks: tuple[Ask, Ask], plan: str, questions: int, concurrency
 async def cpu(url: str) -> list[tuple[str, ...]]:
     """Return the CPU time for each question in all scenarios."""
     rows = []
-    for name, plan, questions, most in (
-        ("1 round × 1 search", "r=1 p=1 n=8", 100, 1.3),
-        ("1 round × 1 search, answer of 200 pieces", "r=1 p=1 n=200", 50, 0.8),
-        ("3 rounds × 3 searches", "r=3 p=3 n=8", 50, 1.3),
+    for name, plan, questions, most, check in (
+        ("1 round × 1 search", "r=1 p=1 n=8", 100, 1.3, "mark"),
+        ("1 round × 1 search, answer of 200 pieces", "r=1 p=1 n=200", 50, 0.8, "mark"),
+        ("the same, its 200 sentences not checked", "r=1 p=1 n=200", 50, 0.8, "off"),
+        ("3 rounds × 3 searches", "r=3 p=3 n=8", 50, 1.3, "mark"),
     ):
         for concurrency in (1, 50):
-            ours, hand = await turns(url, plan, questions, concurrency, 0)
+            ours, hand = await turns(url, plan, questions, concurrency, 0, check)
             what = f"CPU a question, {name}, {concurrency} at once"
             rows.append(row(what, ours, hand, most * hand, f"≤ {most} × hand", "ms"))
     return rows
