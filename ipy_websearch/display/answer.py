@@ -368,15 +368,15 @@ class _Notebook:
 
 
 class _Terminal:
-    """Writes to standard output as it comes, and nothing twice; text by paragraphs and items, as wide as the terminal."""
+    """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
 
     def __init__(self, view: AnswerView) -> None:
         self._view, self._terminal = view, Terminal.here()
-        self._rest = ""  # of the text, from the break on behind which its last part has not ended
+        self._rest = ""  # the text that waits: of the paragraph or list item that has not ended
         self._last: Literal["", "line", "text"] = ""
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write what was added; of a text the parts that are whole. Code is one part, and so is a table."""
+        """Write what was added: of a text the paragraphs and list items that have ended, and the full lines of the last one."""
         for item in items:
             if item.glyph:
                 self._flush(len(self._rest))
@@ -385,6 +385,7 @@ class _Terminal:
                 self._rest += item.text
                 breaks = [found.start() for found in re.finditer(_BREAK, self._rest)]
                 self._flush(max((at for at in breaks if self._rest.count("```", 0, at) % 2 == 0), default=0))
+                self._flush_lines()
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
@@ -397,6 +398,17 @@ class _Terminal:
             return
         self._flush(len(self._rest))
         self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
+
+    def _flush_lines(self) -> None:
+        """Write the full lines of what waits. Code, a table, and bold that has not ended wait for their end."""
+        if not self._terminal.width or "|" in self._rest or "```" in self._rest:
+            return
+        full, _, last = self._terminal.wrap(self._rest).rpartition("\n")
+        if full.strip() and last.strip() and full.count("**") % 2 == full.count("`") % 2 == 0:
+            blank = self._rest[len(self._rest.rstrip()) :]  # which wrapping drops
+            self._rest = full
+            self._flush(len(full))
+            self._rest = last + blank
 
     def _flush(self, end: int) -> None:
         """Write what waits of the text as far as `end`, where a break begins."""

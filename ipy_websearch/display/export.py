@@ -6,6 +6,7 @@ Everything that came from outside goes through the renderer of the notebook's ou
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _ALL = 1_000
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
     """Write the answers to `path`, as its ending says: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
 
-    `force` replaces a file that is there.
+    The file appears whole or not at all. `force` replaces an existing one.
 
     Raises:
         ConfigError: another ending, no answers, the file exists, or it cannot be written.
@@ -40,7 +41,10 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
         raise ConfigError(f"{path} exists; --force replaces it")
     text = writer(answers)
     try:
-        path.write_text(text, encoding="utf-8", newline="")
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:  # so that a full disk harms no old file
+            draft = Path(folder, path.name)
+            draft.write_text(text, encoding="utf-8", newline="")
+            draft.replace(path)
     except OSError as exc:
         raise ConfigError(f"cannot write {path}: {exc.strerror or exc}") from exc
 

@@ -1,6 +1,6 @@
 """Markdown of models and pages, made harmless: as HTML, or as Markdown again for files, cells and front ends that render it.
 
-It has one parser, with raw HTML off; images become links, since an image's address is fetched, and can carry data out.
+It has one parser, with raw HTML off; images become their alternative text, since loading an image can carry data out.
 GitHub, VS Code, nbconvert and JupyterLab each have a dialect: what all agree on is used; what one of them could take for HTML,
 an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
 """
@@ -50,6 +50,9 @@ class _Renderer(RendererHTML):
     def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _chip(tokens[idx].meta["source"])
 
+    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return str(escape(_words(tokens[idx])))
+
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _pre(tokens[idx].content)
 
@@ -60,7 +63,7 @@ class _Renderer(RendererHTML):
 def _parser() -> MarkdownIt:
     """Return a parser of CommonMark with tables and strikethrough, without HTML; only what passes `safe_href` is a link."""
     parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])
-    parser.disable(["text_join", "image"])  # the first would make marks without a source part of a text
+    parser.disable("text_join")  # it would make marks without a source part of a text
     vars(parser).update(normalizeLink=lambda url: safe_href(url) or "", validateLink=bool, normalizeLinkText=str)
     parser.inline.ruler.before("link", "mark", _read_mark)
     parser.core.ruler.push("prepare", _prepare)
@@ -93,10 +96,13 @@ def _prepare(state: Any) -> None:
         for at, child in enumerate(children):
             if child.type == "link_open":
                 opened = at
-            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
-                "".join(part.content for part in children[opened + 1 : at]).strip()
-            ):
+            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch("".join(map(_words, children[opened + 1 : at])).strip()):
                 child.hidden = children[opened].hidden = True
+
+
+def _words(token: Token) -> str:
+    """Return the text of a token; that of an image is its alternative text, by default "image"."""
+    return "".join(map(_words, token.children or ())) or "image" if token.type == "image" else token.content
 
 
 def _mark_doubts(state: Any) -> None:
@@ -154,8 +160,9 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
 
 
 def inline(text: str) -> Markup:
-    """Return one line of Markdown as HTML."""
-    return Markup(_parser().renderInline(one_line(text), {"sources": {}, "claims": ()}))
+    """Return one line of text as HTML, with `**bold**` and code as the only markup: a provider's words are in no link."""
+    bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(one_line(text))))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", bold))
 
 
 # --- to Markdown -----------------------------------------------------------------------------------------
@@ -252,6 +259,8 @@ def _written(node: SyntaxTreeNode) -> str:
             return _linked(url, node.content)
         case "text" | "text_special" | "mark":
             return _text(node.content)
+        case "image":
+            return _text(_words(node.token)) if node.token else ""
         case "code_inline":
             return _code(node.content)
         case "softbreak" | "hardbreak":

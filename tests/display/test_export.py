@@ -102,3 +102,17 @@ def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) ->
 def test_an_export_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write .*r.md"):
         export([answer()], tmp_path / "none" / "r.md")
+
+
+def test_an_export_that_fails_midway_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk."""
+    resource = pytest.importorskip("resource")
+    (tmp_path / "r.md").write_text("mine")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with pytest.raises(ConfigError, match="cannot write .*r.md: File too large"):
+            export([answer("word " * 50_000)], tmp_path / "r.md", force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "r.md").read_text() == "mine" and not list(tmp_path.glob(".export*"))

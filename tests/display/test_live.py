@@ -19,7 +19,7 @@ from ipy_websearch.display.formatters import register
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Answer
-from tests.fakes.forms import html_of, markdown_of, text_of
+from tests.fakes.forms import html_of, markdown_of, text_of, unstyled
 from tests.fakes.shown import ANSWER, RUN, SEARCH
 
 FORMS = {"text/html": html_of(ANSWER), "text/plain": text_of(ANSWER), "text/markdown": markdown_of(ANSWER)}
@@ -142,10 +142,25 @@ def test_prose_tables_and_code_fit_a_terminal_however_they_arrive(size: int, mon
     assert f"Use `x**2 + y**2`, *not* `*z*`:\n\n{CODE}\n\n1. one\n2. two \x1b[1mwords" in out
 
 
-def test_a_terminal_gets_each_item_of_a_list_when_it_ends() -> None:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        played(TerminalInteractiveShell(), (*RUN[:1], ev.TextDelta("Two:\n\n- one\n- tw"), ev.TextDelta("o\n- thr")))
-    assert out.getvalue() == "Two:\n\n- one\n- two\n"
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (("Two:\n\n- one\n- tw", "o\n- thr"), "Two:\n\n- one\n- two\n"),
+        (("- " + "long word " * 5, "and more"), "- long word long word long word long\n"),
+        (
+            ("It is `code()` and **bol", "d** and " + "it goes on " * 6),
+            "It is `code()` and bold and it goes\non it goes on it goes on it goes on it\n",
+        ),
+        (("A | b " * 20, "and more"), ""),
+    ],
+)
+def test_a_terminal_gets_each_full_line_and_each_item_of_a_list_at_once(
+    pieces: tuple[str, ...], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    with contextlib.redirect_stdout(Tty()) as out:
+        played(TerminalInteractiveShell(), (*RUN[:1], *map(ev.TextDelta, pieces)))
+    assert unstyled(out.getvalue()) == shown
 
 
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:

@@ -125,11 +125,17 @@ def test_a_link_that_looks_like_a_mark_is_text(spoof: str) -> None:
 
 
 def test_common_markdown_is_rendered_as_it_should_be() -> None:
-    html = to_html("**b** *i* ~~s~~ `c<` [x](https://a.example 'title') ![alt](https://a.example/i.png)\n\n3. three\n")
-    assert "<strong>b</strong> <em>i</em> <s>s</s> <code>c&lt;</code>" in html and "<img" not in html
-    assert 'rel="noopener noreferrer nofollow">alt</a>' in html and 'target="_blank"' in html and '<ol start="3"' in html
+    html = to_html("**b** *i* ~~s~~ `c<` [x](https://a.example 'title')\n\n3. three\n")
+    assert "<strong>b</strong> <em>i</em> <s>s</s> <code>c&lt;</code>" in html
+    assert 'rel="noopener noreferrer nofollow">x</a>' in html and 'target="_blank"' in html and '<ol start="3"' in html
     assert '<td style="text-align:right">1</td>' in to_html("| a |\n|--:|\n| 1 |")
     assert "<code>x\n</code></pre>" in to_html("```python evil\nx\n```")
+
+
+def test_an_image_is_its_words_alone() -> None:
+    text = "![**an** alt](https://e.example/i.png) ![](https://e.example/j.png) [![badge](https://e.example/k.svg)](https://a.example)"
+    assert re.sub(' (?:target|rel)="[^"]*"', "", to_html(text)) == '<p>an alt image <a href="https://a.example">badge</a></p>\n'
+    assert to_safe_markdown(text) == "an alt image [badge](https://a.example)"
 
 
 def test_safe_markdown_keeps_the_structure() -> None:

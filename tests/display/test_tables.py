@@ -68,6 +68,7 @@ def test_the_cards_show_what_the_frame_holds_now() -> None:
         (SearchResults((), "nothing there", "wikipedia"), "wikipedia · 0 results · free"),
         (replace(SEARCH, cached=True, cost_usd=Decimal(0)), "· cached"),
         (replace(SEARCH, cost_usd=None), "· cost unknown"),
+        (replace(SEARCH, notices=("exa says: *see* [this](https://a.example)",)), "exa says: *see* [this](https://a.example)"),
     ],
 )
 def test_no_results_say_what_to_do_next_and_costs_are_words(found: SearchResults, told: str) -> None:
