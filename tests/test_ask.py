@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import ipy_websearch as web
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
 from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
+    Manner,
     block,
     broken_stream,
     recorded,
@@ -106,6 +107,26 @@ def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
         assert answer.text.startswith("Matz") and answer.stop_reason in (None, "end_turn")
         assert (answer.stop_reason is None) == ("broke off" in " ".join(answer.notices))
     assert answer.cost_usd > 0 and [m["role"] for m in answer.messages][-1] == "assistant"
+
+
+def test_a_whole_reply_is_taken_although_its_connection_broke(messages_api: Any, brave_api: Any) -> None:
+    messages_api.replies([search("ruby author"), Manner(breaks=True)], "Matz.")
+    assert ask("Who wrote Ruby?").searches == 1 and len(messages_api.requests) == 2
+
+
+def test_a_follow_up_that_is_too_long_for_the_model_says_what_to_do(messages_api: Any) -> None:
+    messages_api.models["claude-haiku-4-5"] = 3_000
+    messages_api.allow_refusals = True
+    messages_api.reply("word " * 3_000)
+    ask("Who wrote Ruby?", model="claude-haiku-4-5", tools="none")
+    with pytest.raises(ModelError, match="begin anew without --follow"):
+        ask("And?", model="claude-haiku-4-5", tools="none", follow=True)
+
+
+def test_under_a_budget_a_model_that_thinks_keeps_enough_to_write_as_well(messages_api: Any) -> None:
+    with pytest.raises(BudgetExceededError, match="a short answer may cost"):
+        ask("Who wrote Ruby?", effort="high", budget_usd="0.015", tools="none")
+    assert not messages_api.requests
 
 
 @pytest.mark.parametrize("reason", ["refusal", "model_context_window_exceeded"])

@@ -125,6 +125,9 @@ _ISO_DATE = re.compile(
     r"(?:(?:[-/.]|[月월] ?)(0?[1-9]|[12]\d|3[01])(?:[日일]|(?![\dA-Za-z_]))|[月월]|\b(?![-/.,]?\d))"
 )
 _SLASH_DATE = re.compile(r"\b(\d{1,2})([/.])(\d{1,2})(?:\2(\d{4}|\d{2}))?\b(?![/.,]?\d)")
+_CLOCK = re.compile(
+    r"\b([01]?\d|2[0-3])(?:[:.]([0-5]\d)(?::\d\d)?)? ?([ap])\.? ?m\b|\b([01]?\d|2[0-3]):([0-5]\d)\b", re.IGNORECASE
+)
 _NUMBER = re.compile(
     r"(?P<coin>US\$|[$€£¥₹])? ?(?<![A-Za-z_\d])(?<![A-Z]-)(?<!\d[.,])"
     r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?P<nth>st|nd|rd|th)?(?P<tens>['’]?s\b)?"
@@ -136,6 +139,8 @@ _BEHIND = re.compile(
     rf"(?:[ -]?(?P<magnitude>[万萬만億亿억]|(?:{_MAGNITUDES})(?!\w)))?(?:[ -]?(?P<unit>[%$€£¥₹]|(?:{_UNIT_NAMES})(?!\w)))?",
     re.IGNORECASE,
 )
+# A number without a unit may have the unit of the range that it begins: "10 to 20 million".
+_RANGE = re.compile(rf" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?[\d.,]*\d{_BEHIND.pattern}", re.IGNORECASE)
 _OR_MORE, _OR_LESS = re.compile(r"\+| or more"), re.compile(" or less")
 _MINUS = re.compile(r"[\s(]?[-–]")
 _ABOUT = re.compile(
@@ -257,7 +262,7 @@ def read(text: str) -> Quantities:
         if hint in lower:
             text = pattern.sub(written, text)
     taken: list[Number | Date] = []
-    for pattern, read_one in ((_ISO_DATE, _iso_date), (_NAMED_DATE, _named_date), (_SLASH_DATE, _slash_date)):
+    for pattern, read_one in ((_ISO_DATE, _iso_date), (_NAMED_DATE, _named_date), (_SLASH_DATE, _slash_date), (_CLOCK, _clock)):
         for found in pattern.finditer(text):
             if quantity := read_one(found):
                 taken.append(quantity)
@@ -289,6 +294,14 @@ def _slash_date(found: re.Match[str]) -> Date | None:
     return Date(found[0].strip(), tuple((written, m, d) for m, d in days)) if days else None
 
 
+def _clock(found: re.Match[str]) -> Number:
+    """Return a time of day in minutes; without "am" or "pm", "8:35" may be morning or evening."""
+    hour, minute, half = int(found[1] or found[4]), int(found[2] or found[5] or 0), (found[3] or "").lower()
+    either = {hour, (hour + 12) % 24} if hour <= 12 else {hour}
+    hours = {hour % 12 + (12 if half == "p" else 0)} if half else either
+    return Number(found[0].strip(), tuple(Reading("clock", h * 60.0 + minute, hour, 0.0) for h in sorted(hours)), hour)
+
+
 def _number(found: re.Match[str], text: str) -> Number | None:
     """Return the number found, with its magnitude and unit; None for an article."""
     word, coin = (found["word"] or "").lower(), (found["coin"] or "").lower()
@@ -301,6 +314,8 @@ def _number(found: re.Match[str], text: str) -> Number | None:
     ways = [(coin or unit, _FACTORS.get(magnitude, 1.0))]
     if magnitude in _UNITS and not coin:
         ways.append((magnitude, 1.0))
+    if not (magnitude or unit) and (range_end := _RANGE.match(text, found.end())):
+        ways.append((coin or (range_end["unit"] or "").lower(), _FACTORS.get((range_end["magnitude"] or "").lower(), 1.0)))
     before, plain = text[max(0, found.start() - 24) : found.start()].rstrip(), values[0][0]
     sign = -1 if before.endswith("minus") or _MINUS.fullmatch(text[max(0, found.start() - 2) : found.start()]) else 1
     readings = tuple(

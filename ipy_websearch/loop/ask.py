@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,7 +65,7 @@ from ipy_websearch.model.requests import (
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.money.budget import Booking, Estimate, estimate
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
@@ -97,6 +97,9 @@ if TYPE_CHECKING:
 
 KEPT_ANSWERS = 50
 
+# Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes.
+THINKING_ANSWER_TOKENS = 2_048
+
 # The share of the supported sentences that a mended answer must still have: an empty one has no faults either.
 _LEAST_KEPT = 0.5
 
@@ -127,7 +130,8 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     )
 
     limits = asked.limits(settings)
-    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s)
+    least = THINKING_ANSWER_TOKENS if asked.effort and takes_effort else MIN_ANSWER_TOKENS
+    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, least=least)
     budget = booking.budget
     offer = offered(session, asked, budget, limits, client.platform, provider)
     read_pages = asked.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
@@ -479,7 +483,7 @@ class AnswerLoop(Face):
             text.write(str(block.get("text") or ""))
             text.cite(block)
         if reply.stop_reason != "end_turn":
-            return f"the model's new answer ended with {reply.stop_reason}"
+            return f"the model's new answer ended with {reply.stop_reason or 'the time limit'}"
         if not text or not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
         self.text = text
@@ -559,7 +563,7 @@ class AnswerLoop(Face):
 # What a reader should know of why the model stopped, "" when it ended as it should.
 _STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
-    "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens",
+    "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens, or raise the budget",
     "refusal": "the model declined to answer",
     "model_context_window_exceeded": "the answer was cut off: the model's context window is full; ask anew without --follow",
 }
@@ -631,13 +635,17 @@ class AskRun:
 
     # --- events for another thread or event loop --------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        """Yield the events. When the loop over them is left, by `break` too, the generator is closed, and the run stops."""
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Events(self)
+
+    async def __anext__(self) -> Event:
         try:
-            while bool(self._events) or await background.awaited(self._more):
-                yield self._events.popleft()
-        finally:
+            if bool(self._events) or await background.awaited(self._more):
+                return self._events.popleft()
+        except BaseException:
             self.stop()
+            raise
+        raise StopAsyncIteration
 
     def __iter__(self) -> Iterator[Event]:
         try:
@@ -645,11 +653,6 @@ class AskRun:
                 yield self._events.popleft()
         finally:
             self.stop()
-
-    async def __anext__(self) -> Event:
-        if bool(self._events) or await background.awaited(self._more):
-            return self._events.popleft()
-        raise StopAsyncIteration
 
     def stop(self) -> Answer | None:
         """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
@@ -686,3 +689,20 @@ class AskRun:
     def _put(self, event: Event) -> None:
         self._events.append(event)
         self._arrived.set()
+
+
+class _Events:
+    """One iteration over a run. Python drops it when the loop over it is left, by `break` too, and the run stops at once; a
+    generator would be closed later."""
+
+    def __init__(self, run: AskRun) -> None:
+        self._run = run
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._run.__anext__()
+
+    def __del__(self) -> None:
+        self._run.stop()

@@ -421,10 +421,10 @@ class Loop:
             self._ids.add(call_id)
 
     def _fatal(self, error: ModelError | None) -> ModelError | None:
-        """Return the error that keeps a reply from being used; a broken one of which something was shown is used as it is."""
+        """Return the error that keeps a reply from being used; a broken one is used when it is whole or something was shown."""
         if error is None and not (self.reply.complete or self.shown) and self.meter.seconds_left:
             return ModelError("the model's answer ended too soon", status=200, kind="truncated")
-        return None if error is not None and self.shown and error.kind in _BROKEN else error
+        return None if error is not None and (self.shown or self.reply.complete) and error.kind in _BROKEN else error
 
     def _responded(self, body: Mapping[str, Any], error: ModelError | None) -> ModelResponded:
         """Return what the request under way used. One that went out and of which no usage came is "lost": what it read is
