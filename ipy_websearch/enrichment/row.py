@@ -138,11 +138,13 @@ def system_text(max_searches: int, *, cites: bool = False, reads: bool = False) 
     return _SYSTEM.format(today=date.today().isoformat(), **told) + (_CITE if cites else "")
 
 
-def row_text(columns: Sequence[Column], values: Mapping[str, str | None]) -> str:
-    """Return a row with its questions; a value that is a document stands there once, not in each question again."""
+def row_text(columns: Sequence[Column], values: Mapping[str, str | None], *, typed: bool = False) -> str:
+    """Return a row with its questions; a long value is not repeated in each question. With `typed`, each question names the
+    type of its value."""
     row = [f"{name}: {value}" for name, value in values.items() if value is not None]
     short = {name: v if v is None or len(v) <= _QUOTABLE_CHARS else shorten(v, 100) for name, v in values.items()}
-    questions = [f"{column.key}: {fill(column.template, short)}" for column in columns]
+    types = [f" (type: {column.type_name})" if typed else "" for column in columns]
+    questions = [f"{c.key}: {fill(c.template, short)}{kind}" for c, kind in zip(columns, types, strict=True)]
     return "\n".join(["The row", *row, "", "The questions", *questions])
 
 
@@ -303,8 +305,8 @@ class Row(Face):
     # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
 
     def _text(self) -> str:
-        """Return the row with its questions."""
-        return row_text(self._columns, self._values)
+        """Return the row with its questions; a model that reads sees no schema, so they name their types."""
+        return row_text(self._columns, self._values, typed=self._reading)
 
     def _query(self) -> str:
         """Return the question of a single column, else the row's values and what is asked of it."""

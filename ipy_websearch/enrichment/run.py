@@ -420,9 +420,12 @@ class Rows:
         """Ask for rows; see `Ask`."""
         run.progress.limiter = run.config.limiter
         queue = iter(rows)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(run.options.concurrency, len(rows))):
-                group.create_task(self._work(run, queue))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(run.options.concurrency, len(rows))):
+                    group.create_task(self._work(run, queue))
+        except ExceptionGroup as failures:  # what broke beside the rows, such as the store: one such error is enough
+            raise failures.exceptions[0] from None
 
     async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
         for n in queue:

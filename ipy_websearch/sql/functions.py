@@ -134,10 +134,10 @@ class AnswerRow(Row):
         return f"{self._values['context']} {self._values['question']}".strip()
 
     def _searched(self, calls: Sequence[Call]) -> None:
-        self._failure = None
         for output in self.loop.runner.outputs.values():
             if output.is_error and "max_searches" not in output.summary:
-                self.outcome.notices += (f"answered without a search, which failed: {output.summary}",)
+                self.outcome.notices += (f"answered without a search, which failed: {self._failure or output.summary}",)
+        self._failure = None
 
     def _noted(self, results: SearchResults) -> SearchResults:
         hits = super()._noted(results)[:RESULTS]

@@ -40,12 +40,13 @@ def test_the_lines_of_seed_000(messages_api: Any, brave_api: Any, con: Any, monk
 
 
 def test_a_failed_search_is_told_to_the_model_and_the_user(messages_api: Any, brave_api: Any, con: Any) -> None:
-    brave_api.fail(403, times=2)
+    brave_api.fail(429, times=2, headers={"Retry-After": "90000"})
     sql.register(con, provider="brave")
     for _ in range(2):  # it is not kept
         messages_api.reply(search("price of bitcoin"))
         messages_api.reply("From memory.")
-        with pytest.warns(UserWarning, match="answered without a search, which failed: brave.*'Bitcoin'"):
+        with pytest.warns(UserWarning, match="answered without a search, which failed: brave.*'Bitcoin'") as warned:
             assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("From memory.",)]
+        assert "retry after" not in str(warned[0].message), "a time of day is enough"
     (result,) = results_of(messages_api.bodies[1])
     assert result["is_error"] and "Search unavailable. Please answer from your knowledge." in str(result["content"])

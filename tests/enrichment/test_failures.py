@@ -11,7 +11,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch import background, sql
-from ipy_websearch.errors import EnrichmentError
+from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
 from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import error, hang_up
@@ -236,3 +236,19 @@ def test_a_lost_search_is_booked_once_at_its_price(messages_api: Any, brave_api:
     rows = web.cost()
     assert out.enrich_status[0] == "error" and list(rows[rows.kind == "search"].usd) == [0.005]
     assert rows.usd.sum() == pytest.approx(out.enrich_cost_usd[0])
+
+
+@pytest.mark.parametrize("broken", [OSError(28, "No space left on device"), ConfigError("the store is of a later version")])
+def test_a_store_that_breaks_is_its_own_error_and_no_group(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch, broken: Exception
+) -> None:
+    """Several rows meet it at once; one error is shown, and one of ours is one line in a notebook."""
+
+    def put(*arguments: Any) -> None:
+        raise broken
+
+    messages_api.behave(boss)
+    monkeypatch.setattr("ipy_websearch.enrichment.store.Store.put", put)
+    with pytest.raises(type(broken)) as caught:
+        web.enrich(many(8), CEO, **ROW)
+    assert caught.value is broken and broken.__suppress_context__

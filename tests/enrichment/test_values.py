@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
+from ipy_websearch import api
 from ipy_websearch.enrichment import batch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.text import fold, plain
@@ -124,6 +126,29 @@ def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> Non
     with pytest.raises(EnrichmentError, match="“many” is no int"):
         ipy_websearch.enrich(companies(*(f"C{n}" for n in range(100))), size, concurrency=1, **QUIET)
     assert len(messages_api.requests) < 30
+
+
+def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any) -> None:
+    """It sees no schema; what it writes as text is read or left out with a word, never turned into another value."""
+    api.session().settings.retrieve_first = "always"
+    written = {
+        "staff": "1,234",
+        "share": "12 %",
+        "sales": "€ 3.5 million",
+        "born": "March 4, 1998",
+        "listed": "yes",
+        "size": "Big",
+    }
+    messages_api.reply(json.dumps({**written, "moons": "Phobos, Deimos", "head": "N/A"}))
+    kinds = {"staff": int, "share": float, "sales": float, "born": date, "listed": bool, "size": ["big", "small"]}
+    columns = {name: ("{company}?", kind) for name, kind in {**kinds, "moons": list[str], "head": str}.items()}
+    row = ipy_websearch.enrich(companies("A"), columns, **QUIET).iloc[0]
+    asked = messages_api.bodies[0]["messages"][0]["content"][0]["text"]
+    assert "born: A? (type: date)" in asked and "size: A? (type: one of ['big', 'small'])" in asked
+    assert (row.staff, row.listed, row["size"]) == (1234, True, "big")
+    assert row[["share", "sales", "born", "moons", "head"]].isna().all()
+    assert all(f"{name} is left out" in row.enrich_error for name in ("share", "sales", "born", "moons"))
+    assert "head" not in row.enrich_error and "YYYY-MM-DD" in messages_api.bodies[0]["system"][0]["text"]
 
 
 # --- the caller's own columns -------------------------------------------------------------------------------------------

@@ -30,6 +30,14 @@ def con() -> Iterator[Any]:
         yield made
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """No event loop that another test has left open takes the signals."""
+    others = signal.set_wakeup_fd(-1)
+    yield
+    signal.set_wakeup_fd(others)
+
+
 def question(body: dict[str, Any]) -> str:
     """Return what a request asks."""
     return str(body["messages"][0]["content"][0]["text"])
@@ -265,7 +273,7 @@ def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: 
 
 @pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
 def test_ctrl_c_stops_the_sending_and_what_was_answered_is_kept(
-    messages_api: Any, con: Any, shell: Any, monkeypatch: Any, query: str
+    messages_api: Any, con: Any, shell: Any, monkeypatch: Any, signals: None, query: str
 ) -> None:
     """In a notebook, where a query is shown by running it, and again when that fails, however long IPython takes for that."""
     messages_api.behave(lambda body: (echo(body), delay(0 if re.search(r" x[0-9]\n", question(body)) else 8)))
