@@ -1,11 +1,11 @@
-"""The citations of an answer: its text with its marks, the sources that they point to, and whether these say so. Pure.
+"""The citations of an answer: its text with its marks, the sources that they point to, and whether these support it. Pure.
 
 Invariant: a source's number is its place in the order of first citation, the same address always has the same number, and
 every `[n]` in the text has a row n in the sources.
 
 `check` holds a sentence against passages without a model: numbers, dates, names, negations and comparisons have to stand in
-them; the other words count by weight. What cannot be read cannot be missed: of a passage that was cut ("…" at its end) only
-contradictions count.
+them; the other words count by weight. Of a passage that was cut ("..." at its end) only contradictions count, since the rest
+cannot be read.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ class _Source:
 class CitationBook:
     """Collects the citations of one answer, and holds its sentences against them.
 
-    `know` tells it of the passages that the model was given. A citation of what was not given is none; one that carries only a
-    title, or no date, finds its page by the passage it quotes. `native` says that the API's own tools were offered or gave
-    results: what only they give may be cited then. A book that is `like` another knows the same passages, and cites none yet.
+    `know` adds the passages that the model was given. A citation of any other text is dropped; one that carries only a title,
+    or no date, finds its page by the passage it quotes. `native` means that the API's own tools were offered or gave results:
+    then passages that only the API has seen may be cited. A book that is `like` another knows the same passages, and cites none
+    yet.
     """
 
     def __init__(self, *, native: bool = False, like: CitationBook | None = None) -> None:
@@ -117,7 +118,7 @@ class CitationBook:
             self.native = self.native or (kind.startswith("web_") and kind.endswith("_tool_result"))
 
     def cite(self, raw: Mapping[str, Any]) -> int | None:
-        """Return the source number for an API citation, None when what it quotes was not given in this conversation.
+        """Return the source number for an API citation, None when its quoted text was not given in this conversation.
 
         Understood are `search_result_location`, `web_search_result_location` (the API gave that passage itself), and the
         document locations of fetched pages (`char_location`, `page_location`, `content_block_location`), which name a title
@@ -137,7 +138,7 @@ class CitationBook:
         return n
 
     def bind(self, block: Mapping[str, Any]) -> str:
-        """Return the marks of a text block for those of its citations that quote what was given, "[1][3]"."""
+        """Return the marks of a text block, such as "[1][3]", for those of its citations that quote a given passage."""
         numbers = tuple(dict.fromkeys(n for n in map(self.cite, block.get("citations") or ()) if n is not None))
         if numbers:
             self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
@@ -202,7 +203,7 @@ def same_page(url: str) -> str:
 LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
 MOST_JUDGED = 500  # written marks that are held against their passages: small models may repeat one without end, at 10 ms each
 
-# What a reader should see next; a passage that is cited for the first time comes before its mark.
+# The events to show next; a passage that is cited for the first time comes before its mark.
 Shown = list[Cited | TextDelta]
 
 
@@ -211,7 +212,7 @@ class AnswerText:
 
     Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
     Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is, outside code, escaped; where the model
-    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage bears its sentence out.
+    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage supports its sentence.
     """
 
     def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
@@ -230,7 +231,7 @@ class AnswerText:
         return bool(self._parts)
 
     def step(self) -> None:
-        """Say that a new step begins."""
+        """Begin a new step."""
         self._kept = (len(self._parts), self._backticks)
         self._begins = True
         self._held = self._before = ""
@@ -242,7 +243,7 @@ class AnswerText:
         self.step()
 
     def write(self, text: str) -> Shown:
-        """Take text in."""
+        """Add text; return the events to show."""
         text = self._held + text
         if self._begins:
             text = text.lstrip()
@@ -268,7 +269,7 @@ class AnswerText:
         return [*map(Cited, new), TextDelta(text)]
 
     def _bound(self, text: str) -> str:
-        """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
+        """Return the text with each number in brackets made a mark or plain text, except in code (behind an odd backtick)."""
         done = []
         for n, part in enumerate(_NUMBERS.split(text)):
             is_number = n % 2 == 1 and self._backticks % 2 == 0
@@ -278,8 +279,8 @@ class AnswerText:
         return "".join(done)
 
     def _mark(self, written: str) -> str:
-        """Return what stands in the place of `[2]` or `[1, 3]`: marks, and plain text for numbers whose passage does not bear
-        the sentence before them out."""
+        """Return the marks for a written `[2]` or `[1, 3]`, and plain text for numbers whose passage does not support the
+        sentence before them."""
         as_text, place = written if "," in written else f"\\{written}", (self._before, written)
         if self.given and place not in self._marks and len(self._marks) < MOST_JUDGED:
             sentence = SENTENCE_END.split(self._before.rstrip())[-1].strip(" \t*#>-•")
@@ -289,7 +290,7 @@ class AnswerText:
         return self._marks.get(place, as_text)
 
     def _cited(self, sentence: str, number: int) -> int | None:
-        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
+        """Return the source's number in the answer, None when the passage does not support the sentence."""
         passage = self.given[number - 1] if self.given and 1 <= number <= len(self.given) else None
         quote = supporting(sentence, passage) if passage else ""
         if not passage or not quote:
@@ -299,7 +300,7 @@ class AnswerText:
 
 
 def supporting(sentence: str, passage: Passage) -> str:
-    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+    """Return the paragraph of a passage, or all of it, that supports a sentence, "" when it does not."""
     whole = " ".join(passage.paragraphs)
     best = check(sentence, [whole, passage.title]).verdict
     if best not in ("supported", "partly"):
@@ -346,7 +347,7 @@ class Text:
 
 
 def check(sentence: str, passages: Sequence[str]) -> Claim:
-    """Return whether the passages that a sentence cites support it, and what they lack.
+    """Return whether the passages that a sentence cites support it, and the facts that they lack.
 
     "unsupported": a number, date, name, negation or comparison is another one than in the passages, or little of the sentence
     stands there. "partly": something is missing, and nothing contradicts. "uncited": there are no passages. Between two
@@ -425,13 +426,13 @@ def tokenize(text: str) -> list[str]:
 
 @lru_cache(65_536)
 def stem(word: str) -> str:
-    """Return what forms of a word share: no more than six letters."""
+    """Return the stem that the forms of a word share, at most six letters."""
     return whole_stem(word)[:6]
 
 
 @lru_cache(1024)
 def parse(text: str) -> Text:
-    """Return a text as it is compared."""
+    """Return a text, parsed for comparison."""
     parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
     sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
@@ -467,8 +468,8 @@ def _language(source: str, words: Sequence[str]) -> str:
 
 
 def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
-    """Return what contradicts and what is missing in sentences that stand in the passages nearly word by word, and the words
-    of the other sentences. Of several twins the one counts that differs least."""
+    """Return the facts that are contradicted and those that are missing, for sentences that have a twin in the passages (a
+    sentence that is nearly equal), and the words of the other sentences. Of several twins the one that differs least counts."""
     wrong: list[str] = []
     absent: list[str] = []
     others: list[str] = []
@@ -485,7 +486,7 @@ def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]
 
 
 def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
-    """Return what contradicts and what is missing in one of two nearly equal sentences; None when they are not nearly equal."""
+    """Return the facts that a twin contradicts and those that it lacks; None when the two are not nearly equal."""
     turned = _turned(sentence.words, twin.words)
     if turned is None:
         return None

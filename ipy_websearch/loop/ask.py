@@ -1,12 +1,12 @@
 """Answers a question: prepared from its options and the session's settings, asked in the tool loop, run as a stream of events.
 
-One run of `%%ask` is one `AnswerLoop` (the face of the loop that talks to people) in one `AskRun` (what its reader holds). What
-happens to a question is a step of that one loop:
+One run of `%%ask` is one `AnswerLoop` (the face of the tool loop for people) in one `AskRun` (the object that the caller
+holds). A question goes through these states:
 
     asked      the question, with tools; then the calls, their results, and the next request
     nudged     asked once more for words, or for the table that is wanted, since the reply has none
     final      a limit was reached: the model writes its answer from what it has
-    reading    the question anew, with what a search for it found and without tools: the model calls none (`retrieve_first`)
+    reading    asked anew without tools, with the results of a search for it: the model calls none (`retrieve_first`)
     repair     asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stands
                until the new one is there and better
 
@@ -108,7 +108,7 @@ _LEAST_KEPT = 0.5
 
 
 def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskRun:
-    """Return the run for a question; with `sends` False it is only looked at, and the model needs no key.
+    """Return the run for a question; with `sends` False it is only inspected, and the model needs no key.
 
     Raises:
         ConfigError: an option does not fit the settings, the model or the conversation; nothing was sent.
@@ -168,7 +168,7 @@ def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[Mod
 
 
 def estimated(asked: AnswerLoop) -> Estimate:
-    """Return what a question may cost and use, from the loop that would answer it."""
+    """Return the estimated cost and usage of a question, from the loop that would answer it."""
     body = asked.request(final=False)
     return estimate(
         asked.booking.budget,
@@ -187,10 +187,10 @@ def estimated(asked: AnswerLoop) -> Estimate:
 
 @dataclass(slots=True)
 class AnswerLoop(Face):
-    """One question under way. Await `converse()` once, then `kept()` gives the answer as far as it is, or `close()` books it.
+    """One question under way. Await `converse()` once, then `kept()` returns the answer so far, or `close()` books its cost.
 
-    `asked` are the options as they were settled, `system` the instructions, at their end the user's own; `columns` is the table
-    that is wanted in place of prose (None: prose).
+    `asked` are the settled options, `system` the instructions with the user's own at the end, `columns` the table that is
+    wanted in place of prose (None: prose).
     """
 
     session: Session
@@ -214,9 +214,9 @@ class AnswerLoop(Face):
     _panels: list[Panel] = field(default_factory=list)
     _container: Mapping[str, Any] | None = None
     _unsearched: bool = False  # the model called no tools where it should have
-    _reading: bool = False  # what a search for the question found, in place of calling tools
+    _reading: bool = False  # it answers from the results of a search for the question, without tools
     _nudged: bool = False
-    _standing: list[Message] | None = None  # while the answer is mended: the messages with the first one
+    _standing: list[Message] | None = None  # during a repair: the messages with the first answer
     _limit_told: bool = False
 
     def __post_init__(self) -> None:
@@ -232,8 +232,8 @@ class AnswerLoop(Face):
         self.loop = Loop(self, self.client.events, runner, [user_message(self.asked.question)])
 
     def follow(self, answer: Answer) -> None:
-        """Take the conversation up where `answer` ended. What was thought there stays if the API will take it back: then the
-        beginning is that of the earlier requests too, and is read from the prompt cache."""
+        """Continue the conversation of `answer`. Its thinking stays if the API will take it back: then the request begins like
+        the earlier ones, and that part is read from the prompt cache."""
         history = [dict(message) for message in answer.messages]
         self.text.book.know_history(history)
         for citation in answer.citations:
@@ -288,7 +288,7 @@ class AnswerLoop(Face):
             raise BudgetExceededError(self.booking.budget.refusal)
 
     def kept(self, limit: LimitName | None) -> Answer:
-        """Take the answer as far as it is into the conversation, with a legal history, and book what it cost."""
+        """Return the answer so far, added to the conversation with a legal history, and book its cost."""
         loop, booking, text, columns = self.loop, self.booking, str(self.text), self.columns
         spent = self.close()
         for line in booking.ledger.news():
@@ -326,14 +326,13 @@ class AnswerLoop(Face):
         return answer
 
     def close(self) -> Money:
-        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
-        has spent with this question."""
+        """Book the request under way and release the money held for it; return the session's spending with this question."""
         self.booking.close(self.loop.cut_off())
         self.session.spent_usd = add_money(self.session.spent_usd, self.booking.cost_usd)
         return self.session.spent_usd
 
     def _claims(self) -> tuple[Claim, ...]:
-        """Return the sentences as compared with their sources; what the offline server says without a source is no claim."""
+        """Return the checked sentences; the offline server's own words, without a source, are no claims."""
         claims = self.text.book.claims(str(self.text))
         return tuple(claim for claim in claims if claim.numbers or not self.client.offline)
 
@@ -395,8 +394,8 @@ class AnswerLoop(Face):
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        """Return a call's result, which may be cited from now on; where the API gives no citations, passages get the numbers,
-        from 1 on in one question, that the model may cite them by."""
+        """Return a call's result, whose passages may be cited from now on. Where the API gives no citations, passages are
+        numbered for the model to cite, from 1 in each question."""
         for passage in output.passages:
             self.text.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
         if self.text.given is not None and output.passages and not output.is_error:
@@ -426,13 +425,13 @@ class AnswerLoop(Face):
     # --- reading: the question with what a search for it found -------------------------------------------------------
 
     def _is_unsearched(self, reply: Reply, final: bool) -> bool:
-        """Say whether a first reply is that of a model which should have searched, and seems not to know how."""
+        """Return whether a first reply should have searched: its model seems not to know how to call tools."""
         first = self.loop.meter.steps == 1 < self.limits.max_steps and not (final or self._reading)
         may_search = self.session.settings.retrieve_first == "auto" and self._search is not None
         return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
 
     async def _look_up(self) -> None:
-        """Begin anew without tools, with what a search for the question finds, where it needs one. What was shown is void."""
+        """Start over without tools, with the results of a search for the question if it needs one; shown text is retracted."""
         loop, content = self.loop, user_message(self.asked.question)["content"]
         always = self.session.settings.retrieve_first == "always"
         needed = always or bool(loop.reply.text) or needs_search(self.asked.question)
@@ -477,7 +476,7 @@ class AnswerLoop(Face):
         self._standing, loop.meter.reached = None, reached
 
     def _replaced(self, reply: Reply, claims: Sequence[Claim]) -> str:
-        """Take a new answer in the place of the first one if it is whole and better; return what is wrong with it otherwise."""
+        """Replace the first answer by a new one that is whole and better; return the problem otherwise, "" without one."""
         text = AnswerText(CitationBook(like=self.text.book), self.text.given)
         for block in reply.content:
             text.write(str(block.get("text") or ""))
@@ -493,7 +492,7 @@ class AnswerLoop(Face):
     # --- what people see ---------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Book and emit an event; remember what the answer will list."""
+        """Book and emit an event; keep its panel or notice for the answer."""
         match event:
             case ToolFinished(panel=Panel() as panel):
                 self._panels.append(panel)
@@ -508,14 +507,14 @@ class AnswerLoop(Face):
         self._emit(event)
 
     def _tell_limit(self) -> None:
-        """Emit once that a limit was reached."""
+        """Emit, once, the limit that was reached."""
         meter = self.loop.meter
         if meter.reached and not (self._limit_told or self._standing):
             self._limit_told = True
             self._emit(LimitReached(meter.reached, meter.explain(meter.reached)))
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
-        """Emit what a reader sees of raw events; pieces of text that came together are one."""
+        """Emit the visible events among raw ones; pieces of text that came together become one."""
         if self._standing:
             return
         text = ""
@@ -531,13 +530,13 @@ class AnswerLoop(Face):
         self._write(text)
 
     def _write(self, text: str) -> None:
-        """Emit text, without what is held back."""
+        """Emit text; `AnswerText` may hold its end back."""
         for event in self.text.write(text) if text else ():
             self.loop.shown = True
             self.tell(event)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
-        """Return what a reader sees when a block has ended; the result of a tool that the API ran gets a panel."""
+        """Return the visible events of a block that has ended; the result of a tool that the API ran gets a panel."""
         kind = str(block.get("type"))
         if kind == "text":
             return self.text.cite(block)
@@ -560,7 +559,7 @@ class AnswerLoop(Face):
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
-# What a reader should know of why the model stopped, "" when it ended as it should.
+# The notice for each stop reason, "" for the usual ones.
 _STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
     "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens, or raise the budget",
@@ -579,7 +578,7 @@ def repair_nudge(faulty: Sequence[Claim]) -> str:
 
 
 def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
-    """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
+    """Return whether fewer sentences lack support, and not only because marks were dropped or most was left out."""
     faulty = [claim for claim in old if claim.verdict == "unsupported"]
     known = [part for claim in faulty for part in (claim.sentence, *claim.missing)]
     unmarked = [claim for claim in new if claim.verdict == "uncited" and any(part in claim.sentence for part in known)]
@@ -665,8 +664,8 @@ class AskRun:
         self.stop()
 
     async def _more(self) -> bool:
-        """Wait, on the background loop, for events; return whether there are any, or raise the error that ended the run, which
-        the first call begins."""
+        """Wait, on the background loop, for events; return whether there are any, or raise the error that ended the run. The
+        first call starts the run."""
         if self._task is None:
             self._task = background.Task(self._told)
         while not (self._events or self._ended):
@@ -677,7 +676,7 @@ class AskRun:
         return bool(self._events)
 
     async def _told(self) -> None:
-        """Answer the question for whoever reads the events."""
+        """Run the question and queue its events."""
         try:
             await self.answered(self._put)
         except Exception as exc:

@@ -1,7 +1,7 @@
 """The one tool loop: send, read, run the calls, send again. Everything that talks to a model with tools runs on it.
 
-What differs stands in a `Face`: how a request is built, what becomes of a reply, who gets the results. There are three: `ask`
-(events for people), `interception` (the caller's own message) and `enrichment` (a record for a row). The law is the same:
+A `Face` holds the differences: how a request is built, how a reply is handled, where the results go. There are three: `ask`
+(events for people), `interception` (the caller's own message) and `enrichment` (a record for a row). The rules are the same:
 
 - the calls of one reply run concurrently, each failure as a result, and their results go back in one message, in order;
 - a limit never ends in silence: calls beyond it get an error that names it, and the next request asks for the answer;
@@ -126,8 +126,8 @@ class Call:
 
 @dataclass(slots=True)
 class CallRunner:
-    """Runs calls for one answer. After `run`, `outputs` holds what the calls gave, by call id, and `blocks` their results as
-    `render` writes them for the model."""
+    """Runs calls for one answer. After `run`, `outputs` holds the calls' outputs by call id, and `blocks` the results that
+    `render` makes of them for the model."""
 
     tools: Mapping[str, Tool]
     context: ToolContext
@@ -202,8 +202,8 @@ class CallRunner:
         return replace(_error(f"Not run: {reason}.", code), summary=f"not run: {reason}")
 
     async def _output(self, tool: Tool, value: BaseModel) -> ToolOutput:
-        """Run one call; whatever goes wrong in it becomes an error output, except interrupts. One that is cut off went out, and
-        counts at its price."""
+        """Run one call; every failure but an interrupt becomes an error output. A call that was cut off had been sent, and
+        costs its price."""
         left = self.meter.seconds_for_tools
         try:
             async with asyncio.timeout(min(left, tool.timeout_s)):
@@ -224,7 +224,7 @@ class CallRunner:
         return output
 
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
-        """Take in an output; return what is told of it."""
+        """Keep a call's output; return its events."""
         self.outputs[call.id] = output
         self.blocks[call.id] = self.render(call.id, output)
         self.context.known_urls.update(output.urls)
@@ -260,7 +260,7 @@ Send = Callable[[Mapping[str, Any]], AsyncIterator[list[RawEvent]]]
 
 
 class Then(Enum):
-    """What follows, where no calls are to be run."""
+    """The next step, where no calls are to be run."""
 
     DONE = "done"
     AGAIN = "send the next request"
@@ -271,28 +271,28 @@ Next = Sequence[Call] | Then
 
 
 class Face(Protocol):
-    """What the loop asks of whoever uses it."""
+    """The part of a conversation that differs from one use of the loop to another."""
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the body of the next request; after a `final` one no more calls are run."""
 
     def take(self, reply: Reply, *, final: bool) -> Next:
-        """Take a finished or broken reply into the messages; return what follows."""
+        """Add a finished or broken reply to the messages; return the next step."""
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Take what the calls gave into the messages; return what follows."""
+        """Add the results of the calls to the messages; return the next step."""
 
     def failed(self, error: WebSearchError) -> Next:
-        """Return what follows on a request that was refused or broke off; raise the error where nothing does."""
+        """Return the next step after a request that was refused or broke off, or raise its error."""
         raise error
 
 
 @dataclass(slots=True)
 class Loop:
-    """One conversation with a model. Iterate over `run()` once; `cut_off()` books what was under way when that was left early.
+    """One conversation with a model. Iterate over `run()` once; `cut_off()` books a request that was left under way.
 
-    `run` yields what happens as `events`, and the raw events of replies in lists, as they arrive. Its reader sets `shown` when
-    it has shown anything of the running reply. `messages` is the conversation, to which the face adds; where money is short,
+    `run` yields our own events, and the raw events of replies in lists, as they arrive. Its reader sets `shown` when it has
+    shown anything of the running reply. `messages` is the conversation, to which the face adds; where money is short,
     its newest results are left out, unless the face `needs_results`. `reply` is the newest reply, `usage` the sum over all
     requests, `final` whether the request under way is the last.
     """
@@ -361,7 +361,7 @@ class Loop:
             self.final = True
 
     def _leave_out_results(self) -> bool:
-        """Put an error that names the budget in place of each of the newest results; say whether there were any of this run."""
+        """Put an error that names the budget in place of each of the newest results; return whether this run had any."""
         output = _error(f"Left out: {self.meter.explain('budget')}.")
         smaller = without_newest_results(self.messages, lambda call_id: self.runner.render(call_id, output))
         if smaller is None or self.needs_results or not self.meter.steps:
@@ -427,8 +427,8 @@ class Loop:
         return None if error is not None and (self.shown or self.reply.complete) and error.kind in _BROKEN else error
 
     def _responded(self, body: Mapping[str, Any], error: ModelError | None) -> ModelResponded:
-        """Return what the request under way used. One that went out and of which no usage came is "lost": what it read is
-        estimated, and all that was reserved for it counts as spent."""
+        """Return the usage of the request under way. A request that was sent and reported no usage is "lost": its input is
+        estimated, and all the money reserved for it counts as spent."""
         reply, usage, estimated = self.reply, self.reply.usage, True
         lost = not (reply.complete or reply.usage_fields) and (bool(reply.blocks) or (self.sent and may_be_billed(error)))
         if reply.complete or lost:

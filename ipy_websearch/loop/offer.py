@@ -1,8 +1,8 @@
-"""What a model is offered and told for one question: its instructions, its tools, and what is done for models that call none.
+"""The instructions and tools that a model gets for one question, and the search that is made for models that call no tools.
 
-Where a model calls no tools (`retrieve_first`), the question is searched for first and comes with the results, in seed 000's
-form: when the setting says so, when a server has refused the tools, or when the first answer of a model that is not Anthropic's
-came without a call.
+That search (`retrieve_first`) is made with the question, which then comes with the results, in seed 000's form: when the
+setting says so, when a server has refused the tools, or when the first answer of a model that is not Anthropic's came without
+a call.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ Definition = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The tools that a question gets, those that the API runs itself, and notices of what it does not get."""
+    """The tools of a question, those that the API runs itself, and notices of tools that were left out."""
 
     tools: tuple[Tool, ...]
     notices: tuple[str, ...] = ()
@@ -308,14 +308,14 @@ def refuses_formats(error: WebSearchError) -> bool:
 
 
 def call_free(reply: Reply, model: str) -> bool:
-    """Return whether a whole reply has no call, of a model that may not know how: one of Anthropic's has decided so."""
+    """Return whether a whole reply has no call and its model may not know how to call; Anthropic's models do."""
     return not cites(model) and reply.complete and not Call.of(reply)
 
 
 def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
-    """Return whether a first reply is that of a model which should have searched, and seems not to know how.
+    """Return whether a first reply should have searched, and its model seems not to know how to call tools.
 
-    Models that were not made for calling write the call as text.
+    Models that were not trained to call tools write the call as text.
     """
     if not call_free(reply, model) or reply.stop_reason not in ("end_turn", "stop_sequence", "tool_use"):
         return False
