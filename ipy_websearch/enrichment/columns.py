@@ -1,4 +1,4 @@
-"""The questions of a run, one a column, with the type of its answers; and a model's record read back into cells. Pure.
+"""The questions of a run, one for each column, with the types of their answers; and the reading of a model's record. Pure.
 
 A question names columns of the frame in braces: "Who is the CEO of {company}?"; `{{` and `}}` stand for the braces themselves.
 Equal inputs are one distinct row, asked once. A value counts in its normal form: as text, without blanks around it, 2020.0 as
@@ -74,7 +74,7 @@ class Cell(NamedTuple):
 
     @property
     def fault(self) -> str:
-        """What is wrong with the value that the model gave, "" for nothing."""
+        """The fault of the value that the model gave, "" without one."""
         return "" if self.missing in ("", NOT_FOUND, NO_RESULTS) else self.missing
 
 
@@ -119,7 +119,7 @@ def fields_in(what: str, template: str, known: Sequence[str]) -> tuple[str, ...]
 
 
 def fill(template: str, values: Mapping[str, str | None]) -> str:
-    """Return the template with the values put in; what is put in is not looked at again."""
+    """Return the template with its values; braces inside of a value stay as they are."""
     return _HOLE.sub(lambda match: match[0][0] if match[1] is None else (values[match[1]] or ""), template)
 
 
@@ -193,8 +193,8 @@ def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
 
 
 def earlier_names(names: Iterable[str]) -> set[str]:
-    """Return which of a frame's columns an earlier enrichment added: where all columns about the row are there, these, and each
-    value that stands with its source, quote and confidence."""
+    """Return the columns that an earlier enrichment added: when a frame has all columns about the row, these, and each value
+    with its source, quote and confidence."""
     there = set(names)
     if not there.issuperset(OWN):
         return set()
@@ -209,8 +209,8 @@ def earlier_names(names: Iterable[str]) -> set[str]:
 class Plan:
     """The distinct rows (`inputs`, one text or None for each of `fields`) and which of them each row of the frame is.
 
-    `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `left_out` counts the distinct rows that a
-    sample leaves out.
+    `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `left_out` counts the distinct rows
+    outside of a sample.
     """
 
     columns: tuple[Column, ...]
@@ -229,7 +229,7 @@ class Plan:
         return dict(zip(self.fields, inputs, strict=True))
 
     def missing(self, inputs: Inputs) -> str:
-        """Return which values a row lacks, for its error message."""
+        """Return the names of a row's missing values, for its error message."""
         return ", ".join(name for name, value in zip(self.fields, inputs, strict=True) if value is None)
 
 
@@ -297,13 +297,13 @@ def normal(value: Any) -> str | None:
     return " ".join(visible(unicodedata.normalize("NFC", value)).split()) or None
 
 
-# --- what the model answers ---------------------------------------------------------------------------------------------
+# --- the model's record ---------------------------------------------------------------------------------------------
 
 
 class Evidence:
     """The results that a row's searches found. Sources and quotes that the model claims are checked against them.
 
-    `whole`: it has all that the model read, so that a quote which is not in it was made up.
+    `whole`: the evidence has everything that the model read, so a quote outside of it was made up.
     """
 
     def __init__(self, *, whole: bool = True) -> None:
@@ -318,10 +318,10 @@ class Evidence:
         self.texts[key] = (url, f"{before} {fold(' '.join(texts))}")
 
     def cited(self, source: Any, quote: Any) -> tuple[str | None, str | None]:
-        """Return the claimed source and quote as far as the results bear them out.
+        """Return the claimed source and quote as far as the results confirm them.
 
         The quote stands in a result word for word (pieces between "…" each), and the source is that result; without such
-        a quote it is the result with the claimed address. None stands for what is in no result.
+        a quote it is the result with the claimed address. None stands for a source or quote that is in no result.
         """
         own = self.texts.get(address_of(source)) if isinstance(source, str) and source.strip() else None
         pieces = [fold(part).strip(" \"'“”‘’") for part in re.split(r"…|\.\.\.", quote)] if isinstance(quote, str) else []
@@ -423,7 +423,7 @@ def _same(choice: Any, value: Any) -> bool:
 
 
 def _decimal(value: Any) -> Decimal | None:
-    """Return a finite number; a text that can only be one counts, True does not."""
+    """Return a value as a number, None when it is none; a text may be a number, True is not."""
     text = "" if isinstance(value, bool) else str(value).strip()
     is_number = len(text) <= _MOST_CHARS and _NUMBER.fullmatch(text)
     return Decimal(text.replace(",", "")) if is_number else None

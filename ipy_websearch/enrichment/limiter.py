@@ -19,7 +19,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# A server that names a longer time is not waited for.
+# A longer `retry-after` is an error at once.
 LONGEST_S = 60.0
 
 MAX_DEADLINE_S = 600.0
@@ -27,7 +27,7 @@ MAX_BACKOFF_S = 8.0
 # How many steps there are from 0 to the most.
 STEPS = 20
 
-# A probe above what is known to work costs a `retry-after`; so many times as long is waited between two of them.
+# A probe above the known limit costs a `retry-after`; two probes are this many times as long apart.
 CAREFUL = 10.0
 
 MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
@@ -38,8 +38,8 @@ CLOCK_S = 0.001
 class ConcurrencyLimiter:
     """Lets at most `most` requests run at once, fewer when the server refuses some.
 
-    `patience_s` is for how long it may refuse all of them, `start_s` for how long while it has neither taken any nor named a
-    time. `on_hold` is told of each deadline that it sets, in seconds.
+    The server may refuse all of them for `patience_s` seconds, or `start_s` while it has neither taken any nor named a time.
+    `on_hold` is called with the seconds of each deadline.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class ConcurrencyLimiter:
         """Return what `send` returns, after waiting for a free place; a refusal for load is sent again.
 
         `overload_s` gives the seconds that a refusal asks to wait (0.0: it does not say), and None for all other errors, which
-        are raised. So is a refusal when the server names more than `LONGEST_S` seconds, or has refused all for too long; by
-        then, nobody waits for the next attempt.
+        are raised. So is a refusal when the server names more than `LONGEST_S` seconds, or has refused all requests for too
+        long; then waiting requests fail as well.
         """
         refusals = 0
         while True:
@@ -100,7 +100,7 @@ class ConcurrencyLimiter:
                 await asyncio.sleep(backoff_s(refusals))
 
     def resize(self, most: int) -> None:
-        """Let another number of requests run at once; a limit that refusals have lowered is not raised by it."""
+        """Change the most requests that may run at once; a limit that refusals have lowered is not raised."""
         if self.limit == self.most:
             self.limit = self._known_good = most
         self.most, self.limit, self._known_good = most, min(self.limit, most), min(self._known_good, most)
@@ -116,7 +116,7 @@ class ConcurrencyLimiter:
     async def _acquire(self) -> int:
         """Wait for a free place; return the number of the burst that the request belongs to.
 
-        Once the server was given up, nobody waits any longer: until the deadline has passed, every request fails as the last.
+        After the limiter has given up, every request fails with the same error until the deadline has passed.
         """
         while self.in_flight >= self.limit or self._clock() < self._deadline - CLOCK_S:
             if self._given_up is not None and self.seconds_to_wait:
@@ -130,7 +130,7 @@ class ConcurrencyLimiter:
         return self._burst
 
     def _wake(self) -> None:
-        """Have those who wait look again whether there is a place."""
+        """Let waiting requests check again for a free place."""
         self._changed.set()
         self._changed.clear()
 

@@ -1,7 +1,7 @@
-"""What a run has come to: its progress and the bar that shows it, its report, and what the rows beside a sample would take.
+"""The progress of a run with its bar, its report, and the estimate for the rows outside of a sample.
 
-The bar is text in notebooks too: one made of widgets is gone when the notebook is opened again. All that is written stays in a
-notebook that is run without a browser, so nothing is written while nothing changes.
+The bar is text in notebooks too: a widget is gone when the notebook is opened again. A notebook that runs without a browser
+keeps every drawing, so the bar is drawn only when something has changed.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ INTERVAL_S = 0.2
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a distinct row: its status, "interrupted" until it has ended, and what is to be said of it ("": nothing).
+    """The result of a distinct row: its status ("interrupted" until it has ended), and its message ("": none).
 
-    `asked` are the numbers of the columns to ask for, `cells` those that are known by their columns' numbers: of a failed row
-    none. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; of a row from the store
-    (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider` answered in place of the
-    planned one (None: it did not fail; "": several did, or this answer is not to be kept), and `notices` say why.
+    `asked` are the numbers of the columns to ask for, `cells` the known cells by their columns' numbers; a failed row has none.
+    Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; a row from the store (`cached`) has
+    the values of its first time. A `permanent` failure will meet every further row too. `provider` answered in place of the
+    planned one (None: the planned one answered; "": several answered, or the row is not to be stored); `notices` say why.
     """
 
     status: Status = "interrupted"
@@ -68,11 +68,11 @@ class Outcome:
 
     @property
     def spent_usd(self) -> float | None:
-        """What this run spent on it."""
+        """The cost of this run for the row."""
         return 0.0 if self.cached else _float(self.cost_usd)
 
     def fill(self, cells: Iterable[Cell]) -> None:
-        """Take the cells of the columns that were asked for; it has failed when no value of the row fits its type."""
+        """Take the cells of the columns that were asked for; the row has failed when no value fits its type."""
         self.cells |= zip(self.asked, cells, strict=True)
         faults = [cell.fault for cell in self.cells.values() if cell.fault]
         nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in self.cells.values()) else []
@@ -113,7 +113,7 @@ def group_lines(groups: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def grouped(messages: Iterable[tuple[str, int, str]]) -> list[dict[str, Any]]:
-    """Return messages with their rows and an example, those that are alike under the first of them, the most rows first."""
+    """Return groups of like messages, the largest first: the first message of each, its rows and an example."""
     groups = dict[str, dict[str, Any]]()
     for message, rows, example in messages:
         group = groups.setdefault(alike(message), {"message": message, "rows": 0, "example": shorten(example, 60)})
@@ -122,7 +122,7 @@ def grouped(messages: Iterable[tuple[str, int, str]]) -> list[dict[str, Any]]:
 
 
 def alike(message: str) -> str:
-    """Return a message without what differs from one failure to the next: numbers, ids and quoted values."""
+    """Return a message without its varying parts: numbers, ids and quoted values."""
     return _VARYING.sub("#", message)
 
 
@@ -134,7 +134,7 @@ def make_report(
     cost_usd: Money,
     **facts: Any,
 ) -> Report:
-    """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about.
+    """Return the report; `counts` has the number of rows in the frame for each outcome, `names` their inputs.
 
     `facts` are seconds and warnings. Rows without input are no cells to fill.
     """
@@ -170,9 +170,9 @@ def make_report(
 
 
 def rest_text(outcomes: Sequence[Outcome], left: int, concurrency: int) -> str:
-    """Return what the `left` distinct rows beside a sample would take, judged by the rows that it filled.
+    """Return the estimate for the `left` distinct rows outside of a sample, from the rows that it filled.
 
-    What failed cost little or nothing: a price reckoned from it would be far too low.
+    Failed rows cost little or nothing: an estimate from them would be far too low.
     """
     filled = [outcome for outcome in outcomes if outcome.status == "ok"]
     if not filled:
@@ -198,8 +198,7 @@ def _cost(amount: float | None) -> str:
 class Progress:
     """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
 
-    `note` says what the run is waiting for, "" when rows come in by themselves; `limiter` knows of the API's
-    `retry-after`, None when nothing is sent.
+    `note` names what the run waits for ("": only for answers); `limiter` has the API's `retry-after` (None: nothing is sent).
     """
 
     total: int = 0
@@ -213,7 +212,7 @@ class Progress:
 
     @property
     def finished(self) -> int:
-        """Rows that have ended, well or badly."""
+        """The number of rows that have ended, well or badly."""
         return self.done + self.failed + self.cached
 
     @property
@@ -224,7 +223,7 @@ class Progress:
 
     @property
     def waits_for(self) -> str:
-        """What is being waited for, "" for nothing but answers: a time of day, so that the bar is not drawn for each second."""
+        """The reason of a wait, "" without one; with a time of day, so that the bar is not drawn anew each second."""
         wait_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
         until = datetime.now() + timedelta(seconds=wait_s)
         told = f"waiting for the API until {until:%H:%M:%S} (retry-after)" if wait_s >= SHOWN_FROM_S else ""
@@ -232,7 +231,7 @@ class Progress:
 
 
 class Bar:
-    """Shows progress, by tqdm; `update` may be called as often as one likes, it draws what is new. `show` False: nothing."""
+    """Shows progress with tqdm; `update` draws only changes, so it may be called often. With `show` False, nothing is shown."""
 
     def __init__(self, progress: Progress, show: bool) -> None:
         self._progress = progress
@@ -247,7 +246,7 @@ class Bar:
             self._bar = tqdm(total=progress.total, desc="enrich", unit="row", **options)
 
     def update(self) -> None:
-        """Draw the counts as they stand, if that is news."""
+        """Draw the counts when they have changed."""
         text = ", ".join(filter(None, (self._progress.facts, self._progress.waits_for)))
         state = (self._progress.finished, text)
         if self._bar is not None and state != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
@@ -257,6 +256,6 @@ class Bar:
                 self._bar.refresh()
 
     def close(self) -> None:
-        """Take the bar away: the report stays."""
+        """Remove the bar: the report stays."""
         if self._bar is not None:
             self._bar.close()

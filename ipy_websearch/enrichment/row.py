@@ -1,7 +1,7 @@
 """One row: the tool loop with a strict `record` tool in place of prose.
 
-A row ends with its cells or with an error. A failed search is such an error, never a "not found": the model's next answer would
-be kept as if there was nothing to find.
+A row ends with its cells or with an error. A failed search is an error, never a "not found": the model's answer without it
+would be stored as if there was nothing to find.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ipy_websearch.tools.web import PageReading, web_search_tool
 TOOL_TIMEOUT_S = 600.0
 
 # Seconds of nothing but 429s after which a search fails, or goes to the next provider. The second holds until one has worked,
-# for 429s that name no time: with the waits between the attempts, a run ends within ten seconds.
+# for 429s without a `retry-after`: with the waits between the attempts, a run ends within ten seconds.
 PATIENCE_S, START_S = 30.0, 5.0
 
 
@@ -54,9 +54,9 @@ class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
 
     `provider` names one (None: the chain), `charges` is what one search is expected to cost, `first` the provider that is asked
-    first, with its options. The embedded articles answer for the web only with `local_stands_in`: a value from them would be
-    kept as if the web had been asked. A single question rather goes to another provider than wait. Of a thousand rows, all
-    should be answered by the same one: a 429 is waited out for all rows together. Every other failure follows the router.
+    first, with its options. The embedded articles replace a web engine only with `local_stands_in`: a value from them would be
+    stored as if it came from the web. A single question goes to another provider rather than wait. A thousand rows should all
+    be answered by the same provider, so all rows wait out a 429 together. Every other failure follows the router.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ _NO_SEARCH = "There is no search here: answer from what you know, and leave out 
 
 
 def system_text(max_searches: int, *, cites: bool = False, reads: bool = False) -> str:
-    """Return the instructions; `cites`: what is found is said and cited before it is recorded. A model that calls no tools
-    `reads` what was found, and writes its record as JSON."""
+    """Return the instructions; with `cites`, the model states and cites each value before it records it. A model that calls no
+    tools `reads` the search results and writes its record as JSON."""
     look_up = _READ if reads else _SEARCH.format(most="one" if max_searches == 1 else max_searches)
     told = {"look_up": look_up if max_searches else _NO_SEARCH, "give": _WRITE if reads else _CALL}
     return _SYSTEM.format(today=date.today().isoformat(), **told) + (_CITE if cites else "")
@@ -150,13 +150,13 @@ def row_text(columns: Sequence[Column], values: Mapping[str, str | None], *, typ
 
 @lru_cache(64)
 def record_tool(columns: tuple[Column, ...]) -> dict[str, Any]:
-    """Return the definition of the tool that takes the values."""
+    """Return the definition of the tool that receives the values."""
     schema = closed_object({column.key: _schema(column) for column in columns})
     return {"name": RECORD, "description": "Give the values of the row's columns.", "strict": True, "input_schema": schema}
 
 
 def _schema(column: Column) -> dict[str, Any]:
-    """Return the schema of a value with its source; the value may be null, so that none need be invented."""
+    """Return the schema of a value with its source; the value may be null, so that the model need not invent one."""
     value = {"enum": list(column.choices)} if column.choices else SCHEMAS[column.kind]
     if column.choices and all(isinstance(choice, str) for choice in column.choices):
         value = {"type": "string", **value}
@@ -180,11 +180,11 @@ def request_body(
     reads: bool = False,
 ) -> dict[str, Any]:
     """Return the body of a request; a `final` one may only call `record`, one that `speaks` may also write. A model
-    that `reads` has no tools, and a format where the server knows it.
+    that `reads` has no tools, and an output format where the server knows it.
 
     A forced call leaves no room for text before it (platform.claude.com/docs, tool use, "Forcing tool use", read 2026-11), so
-    what is to be written and cited needs a free choice. A model that cannot be forced to call a tool has that too: the
-    instructions ask for `record`, and so does the nudge.
+    a model that writes and cites must be free to choose. So is a model that cannot be forced to call a tool: the instructions
+    ask for `record`, and so does the reminder.
     """
     platform, model = config.platform, config.model
     text = system_text(config.max_searches, reads=True) if reads else config.system
@@ -203,7 +203,7 @@ def request_body(
 
 
 def max_tokens(columns: Sequence[Column]) -> int:
-    """Return how many tokens a record may have."""
+    """Return the most tokens that a record may have."""
     return _TOKENS + _TOKENS_A_COLUMN * len(columns)
 
 
@@ -226,11 +226,11 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What all rows of a run share. `model` "": no model is asked; `platform` says what the server takes with it. `searches`
-    None: the model is offered no search.
+    """The settings that all rows of a run share. `model` "": no model is asked; `platform` has the server's abilities.
+    `searches` None: the model is offered no search.
 
-    An answer may have `max_tokens` (0: as many as a record of the row's columns needs), a request take `timeout_s` seconds, all
-    of a row `limit_s`. `fresh` searches pass over the cache.
+    An answer has at most `max_tokens` (0: as many as a record of the row's columns needs), a request takes at most `timeout_s`
+    seconds, a whole row `limit_s`. `fresh` searches bypass the cache.
     """
 
     client: ModelClient
@@ -250,10 +250,10 @@ class RowConfig:
 
 
 class Row(Face):
-    """One row under way; `ask` it once, then `outcome` says what became of it, also when `ask` was cancelled.
+    """One row; `ask` it once, then `outcome` has the result, also when `ask` was cancelled.
 
-    A model that calls no tools reads what a search with the row found, and writes its record as JSON, in a format that is asked
-    for where the server knows it.
+    A model that calls no tools reads the results of a search for the row and writes its record as JSON, in a requested output
+    format where the server knows that.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class Row(Face):
         self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not self._tools)
 
     async def ask(self) -> None:
-        """Ask for the row's values; what goes wrong is in the outcome."""
+        """Ask for the row's values; a failure is in the outcome."""
         outcome = self.outcome
         try:
             async with aclosing(self.loop.run(self._first())) as signals:
@@ -302,27 +302,31 @@ class Row(Face):
             self._booking.close(self.loop.cut_off())
             outcome.cost_usd = self._booking.cost_usd
 
-    # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
+    # --- questions and answers ---------------------------------------------------------------
 
     def _text(self) -> str:
         """Return the row with its questions; a model that reads sees no schema, so they name their types."""
         return row_text(self._columns, self._values, typed=self._reading)
 
     def _query(self) -> str:
-        """Return the question of a single column, else the row's values and what is asked of it."""
+        """Return the query of the first search for a model that reads: a single column's question, else values and names."""
         if len(self._columns) == 1:
             return fill(self._columns[0].template, self._values)
         return " ".join([*filter(None, self._values.values()), *(column.name for column in self._columns)])
 
     def _recorded(self, reply: Reply) -> Any:
-        """Return the record that a reply has: the input of a call, or the JSON object of a model that reads; None without."""
+        """Return the record in a reply, None without one: the input of a call, or the JSON object of a model that reads."""
         if not self._reading:
             return next((call.input for call in Call.of(reply) if call.name == RECORD), None)
         found = json_record(reply.text)
         return found if found is not None and any(column.key in found for column in self._columns) else None
 
     def _searched(self, calls: Sequence[Call]) -> None:
-        """Remember what was found. A row whose search failed has failed."""
+        """Collect the results as evidence.
+
+        Raises:
+            RowError: a search failed.
+        """
         outputs = [self.loop.runner.outputs[call.id] for call in calls]
         failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
         self._unsearched = failed[0] if failed else ""
@@ -331,16 +335,16 @@ class Row(Face):
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
-    # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
+    # --- the loop's side (see `loop.core.Face`) -------------------------------------------------------------------
 
     def _first(self) -> Next:
-        """Return the first step: a model that is known to call no tools, or that is never asked to, reads."""
+        """Return the first step: a model that is known or set to call no tools reads."""
         config = self._config
         no_tools = config.retrieve_first == "auto" and config.client.lacks(config.model, "tools")
         return self._read() if no_tools or config.retrieve_first == "always" else Then.AGAIN
 
     def _read(self) -> Next:
-        """Begin anew without tools; return the search for the row."""
+        """Start again without tools; return the search for the row."""
         self._reading = self.loop.final = True
         self.loop.messages = [user_message(self._text())]
         call = search_call(self._tools, self._query())
@@ -354,7 +358,7 @@ class Row(Face):
         """Return the next request; the final one may only call `record`.
 
         Raises:
-            BudgetExceededError: the money does not reach for the search as well; without it, nothing is asked.
+            BudgetExceededError: the budget has no room for the search as well; without it, nothing is asked.
         """
         config, meter = self._config, self.loop.meter
         if final and meter.reached == "budget" and config.searches is not None and not meter.searches:
@@ -385,7 +389,7 @@ class Row(Face):
         return Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Hand the results on, unless a search failed."""
+        """Pass the results to the model, unless a search failed."""
         self._searched(calls)
         if self._reading:
             output = runner.outputs[calls[0].id]
@@ -397,7 +401,7 @@ class Row(Face):
         return Then.AGAIN
 
     def failed(self, error: WebSearchError) -> Next:
-        """Ask without what a server turns out not to know."""
+        """Ask again without the feature that the server refused, or raise the error."""
         config = self._config
         if self._reading and refuses_formats(error) and not config.client.lacks(config.model, "output_config"):
             config.client.note_lack(config.model, "output_config")
@@ -409,12 +413,12 @@ class Row(Face):
     # --- requests and searches ---------------------------------------------------------------------------------------
 
     async def _send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a request as part of the run's share; the answer comes whole, which takes half the processor time."""
+        """Send a request under the run's limiter; an answer that is not streamed takes half the processor time."""
         self.loop.sent = False
         try:
             yield await self._config.limiter.run(lambda: self._reply(body), overload_s)
         except ModelError as exc:
-            if overload_s(exc) is not None:  # it was waited for as long as it makes sense, by all rows together
+            if overload_s(exc) is not None:  # all rows have waited together, as long as that makes sense
                 exc.kind, self.outcome.permanent = "do_not_retry", True
             raise
 
@@ -427,7 +431,7 @@ class Row(Face):
         except TimeoutError:
             raise ModelError(f"the model did not answer within {timeout_s:g} s", kind="timeout_error") from None
         except ModelError as exc:
-            self.loop.sent = overload_s(exc) is None  # what is refused and waits for its turn costs nothing
+            self.loop.sent = overload_s(exc) is None  # a request that was refused for load costs nothing
             raise
         finally:
             self.outcome.seconds += time.perf_counter() - began
@@ -444,7 +448,7 @@ class Row(Face):
         return replace(tool, timeout_s=TOOL_TIMEOUT_S)
 
     def _noted(self, results: SearchResults) -> SearchResults:
-        """Remember who answered, and why others did not; return what the model is given of the results."""
+        """Note the provider that answered and why others did not; return the results for the model."""
         answered = results.provider if results.attempts else None
         self.outcome.provider = answered if not self._evidence.searched or answered == self.outcome.provider else ""
         self._evidence.searched = True
@@ -460,7 +464,7 @@ class SearchRow(Row):
         return [Call("search", "web_search", {"query": self._query()})]
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Take the results; a query that cannot be asked fails its own row."""
+        """Take the results; a query that cannot be sent fails its own row."""
         output = runner.outputs[calls[0].id]
         if output.results is not None:
             self.outcome.fill([Cell(output.results)])
@@ -479,7 +483,7 @@ def overload_s(error: Exception) -> float | None:
 
 
 def is_permanent(error: Exception) -> bool:
-    """Say whether every further row would fail in the same way until the user acts."""
+    """Return whether every further row would fail in the same way until the user acts."""
     if isinstance(error, ProviderError):
         return error.permanent
     if isinstance(error, ModelError):

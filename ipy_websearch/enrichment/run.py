@@ -1,8 +1,8 @@
 """One enrichment: plan, look into the store, ask for what is missing, store each row as it ends, put the frame together.
 
 Rows are asked for by an `Ask`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It
-tells `finish` what came of each. The run stops by itself when the budget is used up, at a failure that every further row would
-meet, and when the first rows all fail alike. Every row has a status afterwards.
+passes each row's outcome to `finish`. The run stops by itself when the budget is used up, at a failure that every further row
+would meet, and when the first rows all fail alike. Every row has a status afterwards.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ K = TypeVar("K")
 # So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
 PROBES = 20
 
-# Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for.
+# Seconds in which running rows may still end when a permanent failure stops the run: their requests are paid for.
 GRACE_S = 5.0
 
 # Rows that are looked up in the store together.
@@ -58,7 +58,7 @@ ROWS_AT_ONCE = 500
 
 NATIVE = "anthropic"
 
-# --- making one ---------------------------------------------------------------------------------------------------------
+# --- planning ---------------------------------------------------------------------------------------------------------
 
 
 def start(session: Session, options: EnrichOptions) -> Enrichment:
@@ -71,7 +71,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
-    # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
+    # A provider named by the caller must be usable even when nothing is searched; that of the settings only for a search.
     asked = options.provider or (most and not batch)
     provider = session.provider_to_ask(options.provider) if asked else None
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
@@ -144,16 +144,16 @@ def searches_of(
     router = session.router
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
     target = router.plan(request, provider, local_stands_in=local_stands_in).target
-    if target is None:  # all have failed a moment ago, and may have been mended since
+    if target is None:  # all failed a moment ago, and may work again
         router.forget_outages()
         target = router.plan(request, provider, local_stands_in=local_stands_in).target
     first = (target.name, target.options) if target is not None else ("", {})
     return Searches(router, provider, concurrency, charges, local_stands_in, first)
 
 
-# --- running it ---------------------------------------------------------------------------------------------------------
+# --- running ---------------------------------------------------------------------------------------------------------
 
-# Asks for distinct rows and tells `finish` what came of each; when it has ended or was cancelled, nothing is under way.
+# Asks for distinct rows and passes each outcome to `finish`; once it has ended or was cancelled, nothing is running.
 Ask = Callable[["Enrichment", Sequence[int]], Coroutine[Any, Any, None]]
 
 
@@ -201,11 +201,11 @@ class Enrichment:
         if session.replayed_from:
             self.notices[f"replayed from {session.replayed_from}"] = None
 
-    # --- from outside -----------------------------------------------------------------------------------------------
+    # --- the caller's side -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fill what can be filled. The ledger writes together what happens in one turn of the event loop, so a row's cost and
-        its values stay together.
+        """Fill every cell that can be filled. The ledger writes all changes of one turn of the event loop in one transaction,
+        so a row's cost and its values stay together.
 
         Raises:
             EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
@@ -233,7 +233,7 @@ class Enrichment:
             raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
     def stop(self) -> None:
-        """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""
+        """Stop the run, from any thread: nothing more is sent, running rows are cut off, `run` returns."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
@@ -250,7 +250,7 @@ class Enrichment:
         return self.put_back(shown)
 
     def report(self) -> Report:
-        """Return what the run came to."""
+        """Return the report of the run."""
         counts = Counter(self.plan.place)
         return make_report(
             self.outcomes,
@@ -263,15 +263,15 @@ class Enrichment:
         )
 
     def closing_text(self) -> str:
-        """Return what is shown when a run has ended: its report, and for a sample what the rest would take."""
+        """Return the closing lines: the report, and for a sample the estimate for the other rows."""
         if not self.plan.left_out:
             return str(self.report())
         return f"{self.report()}\n{rest_text(self.outcomes, self.plan.left_out, self.options.concurrency)}"
 
-    # --- what is there already --------------------------------------------------------------------------------------
+    # --- the store --------------------------------------------------------------------------------------
 
     def _missing(self) -> list[int]:
-        """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
+        """Fill rows from the store, mark those that lack their inputs, and return the numbers of the rest."""
         missing = []
         for n, cells in enumerate(self._stored()):
             outcome = self.outcomes[n]
@@ -290,7 +290,7 @@ class Enrichment:
         return missing
 
     def _stored(self) -> Iterator[dict[int, Cell]]:
-        """Yield the cells of each row that the store has, by column number."""
+        """Yield each row's stored cells, by column number."""
         columns, rows = self.plan.columns, self.plan.inputs
         for first in range(0, len(rows), ROWS_AT_ONCE):
             keys = [self._keys(inputs) for inputs in rows[first : first + ROWS_AT_ONCE]]
@@ -299,7 +299,7 @@ class Enrichment:
             yield from ({c: found[key] for c, key in row.items() if key in found} for row in keys)
 
     def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
-        """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
+        """Return the store's keys of a row's cells, by column number; `lookup` "" is the planned search."""
         values, columns, model = self.plan.values(inputs), self.plan.columns, self.config.model
         return {c: cell_key(model, lookup or self._lookup, columns[c], values) for c in self.plan.askable(inputs)}
 
@@ -307,7 +307,7 @@ class Enrichment:
         config, pages = self.config, self.config.pages.most if self.config.pages is not None else 0
         return lookup_key(config.defaults, provider, options, config.max_searches, pages)
 
-    # --- for those who ask --------------------------------------------------------------------------------------------
+    # --- for an `Ask` --------------------------------------------------------------------------------------------
 
     def row_key(self, n: int) -> str:
         """Return the key of a row, 64 characters: a digest of the API's address and of the store's keys of its columns."""
@@ -327,9 +327,9 @@ class Enrichment:
         return Booking(self.ledger, **self.names(), replayed_from=self._session.replayed_from, budget=budget)
 
     def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation]:
-        """Reserve what rows may cost at worst: of as many as fit, in their order; return these, and what is held.
+        """Reserve the worst-case cost of as many rows as fit, in order; return those rows and the reservation.
 
-        Without a budget they all fit, and nothing is held.
+        Without a budget all rows fit, and nothing is reserved.
 
         Raises:
             BudgetExceededError: not even the first fits, or its price is unknown.
@@ -347,7 +347,7 @@ class Enrichment:
         return fitting, self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
 
     def finish(self, n: int, outcome: Outcome) -> None:
-        """Take what became of a row: into the store, if it was answered, and into the counts."""
+        """Record a row's outcome: in the counts, and in the store when the row was answered."""
         self.outcomes[n] = outcome
         progress, message = self.progress, outcome.error
         progress.cost_usd = add_money(progress.cost_usd, outcome.cost_usd)
@@ -367,7 +367,7 @@ class Enrichment:
                 self.halt("error", message, GRACE_S)
 
     def _end(self, n: int, outcome: Outcome) -> None:
-        """Count the cells of a row that was answered; it says which columns could not be asked."""
+        """Count the cells of an answered row, and note the columns that could not be asked."""
         inputs = self.plan.inputs[n]
         if None in inputs:
             gap = f"not all columns were asked: {self.plan.missing(inputs)} is missing"
@@ -375,7 +375,7 @@ class Enrichment:
         self.progress.cells += sum(not cell.missing for cell in outcome.cells.values())
 
     def _keep(self, n: int, outcome: Outcome) -> None:
-        """Put the sound cells of a row into the store; cost and time are shared out among them."""
+        """Store the valid cells of a row; its cost and time are divided among them."""
         kept = {c: outcome.cells[c] for c in outcome.asked if not outcome.cells[c].fault}
         if outcome.provider == "" or not kept:
             return
@@ -385,19 +385,19 @@ class Enrichment:
         self.store.put(self.config.model, [(keys[c], self.plan.columns[c], cell) for c, cell in kept.items()])
 
     def halt(self, status: Status, error: str, grace_s: float | None) -> None:
-        """Take no more rows, and cut off those under way after `grace_s` seconds (None: let them end)."""
+        """Start no more rows, and cut off the running ones after `grace_s` seconds (None: let them end)."""
         if self.stopped is None:
             self.stopped = (status, error)
         if grace_s is not None and self._loop is not None:
             self._loop.call_later(grace_s, self._cut_off)
 
     def _cut_off(self) -> None:
-        """Cut off the rows under way, once: they are ended in order."""
+        """Cut off the running rows, once, so that each can end properly."""
         if self._asking is not None and not self._asking.cancelling():
             self._asking.cancel()
 
     def _settle(self) -> int:
-        """Write what waits, and give the rows that were not asked to their end their status; return how many there are."""
+        """Write pending ledger rows, and set the status of the rows that did not end; return their number."""
         self.ledger.flush()
         left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
         for outcome in left:
@@ -424,7 +424,7 @@ class Rows:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(run.options.concurrency, len(rows))):
                     group.create_task(self._work(run, queue))
-        except ExceptionGroup as failures:  # what broke beside the rows, such as the store: one such error is enough
+        except ExceptionGroup as failures:  # an error outside of the rows, such as the store's: the first one tells enough
             raise failures.exceptions[0] from None
 
     async def _work(self, run: Enrichment, queue: Iterator[int]) -> None:
@@ -443,7 +443,7 @@ class Rows:
             await asyncio.sleep(0)  # the ledger writes what has ended in this turn before another request goes out
 
     async def _has_ended(self, run: Enrichment, n: int, outcome: Outcome) -> bool:
-        """Ask for a row; when the money did not reach for its first request, it may be asked after another has ended."""
+        """Ask for a row and return whether it has ended; one that the budget had no room for may be asked again later."""
         self._asking += 1
         try:
             await self._new(run, n, outcome).ask()

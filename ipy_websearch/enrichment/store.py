@@ -1,5 +1,5 @@
-"""The enrichment store: what was paid for is not asked again. It is a table in the ledger's file, shared by all kernels, so
-that a cell and what it cost are written in one transaction.
+"""The enrichment store: values that were paid for are not asked for again. It is a table in the ledger's file, shared by all
+kernels, so that a cell and its cost are written in one transaction.
 
 A cell's key is a digest of everything that its value depends on: version, model, search (see `lookup_key`), question, type and
 the row's inputs. Only answers are kept, "not found" among them; a failed search and a value that does not fit its type are
@@ -54,7 +54,7 @@ class Store:
                 Path(f"{earlier}-wal").rename(f"{kept}-wal")  # what a kernel that was killed has left beside it
 
     def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Cell]:
-        """Return the cells that are there and no older than `since`; `columns` are the wanted keys with their columns."""
+        """Return the stored cells that are no older than `since`; `columns` are the wanted keys with their columns."""
         query = f"{_FOUND} ({','.join('?' * len(columns))})"
         rows = self.ledger.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
         return {key: _read(columns[key], *values) for key, *values in rows}
@@ -78,7 +78,7 @@ class Store:
         self.ledger.write(lambda connection: connection.executemany(_PUT, rows))
 
     def listing(self) -> pd.DataFrame:
-        """Return what is kept: one row for each model and question, with cells, usd (NaN: unknown) and the newest's time."""
+        """Return a row for each model and question in the store: cells, usd (NaN: unknown) and the time of the newest."""
         import pandas as pd
 
         rows = self.ledger.read(lambda connection: connection.execute(_LISTED).fetchall())
@@ -87,7 +87,7 @@ class Store:
         return frame.astype({"usd": "float64"})
 
     def clear(self, column: str | None = None) -> int:
-        """Forget all cells, or those of the columns of one name; return how many there were."""
+        """Delete all cells, or those of the columns of one name; return their number."""
         where = "1" if column is None else "name = :name"
         names = {"name": column}
         ((count,),) = self.ledger.read(lambda c: c.execute(f"SELECT count(*) FROM answers WHERE {where}", names).fetchall())
@@ -96,15 +96,15 @@ class Store:
 
 
 def cell_key(model: str, lookup: str, column: Column, values: Mapping[str, str | None]) -> bytes:
-    """Return the digest under which a cell is kept; `lookup` says what the model could look things up with."""
+    """Return the key of a cell, a digest; `lookup` is the `lookup_key` of its run."""
     inputs = [[name, values[name]] for name in column.fields]
     parts = [VERSION, model, lookup, column.name, column.template, column.type_name, inputs]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode("utf-8", "replace")).digest()
 
 
 def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any], max_searches: int, pages: int) -> str:
-    """Return the part of a key that says how a row may search: the provider that answers, with its options and every filter of
-    `request` but the query (country, language, count, safe search, domains). Each search reads `pages`."""
+    """Return the part of a key for a row's searches: the provider that answers, its options and every filter of `request` but
+    the query (country, language, count, safe search, domains). Each search reads `pages` pages."""
     search = [provider, dict(options), *request_key(request)] if max_searches else None
     return json.dumps([search, max_searches, pages], default=str)
 

@@ -7,7 +7,7 @@ in a warning. Answers are kept in the enrichment store until the day (UTC) ends,
 
 Measured with duckdb 2.0.0 (November 2026). Functions without side effects are folded and pushed below ORDER BY … LIMIT, so they
 are registered that way. The planner tries a function on constants, and on tables of one row, and swallows an exception: such a
-row may be asked up to three times when it fails. A name given to an argument (`fresh := true`) is ignored, only its place
+row may be asked up to three times when it fails. The name of an argument (`fresh := true`) is ignored, only its position
 counts. Ctrl-C reaches Python only in the main thread, and not while DuckDB waits there for a function that runs in a thread of
 its own; hence `_presses`.
 """
@@ -112,7 +112,7 @@ class AnswerRow(Row):
         )
 
     def take(self, reply: Reply, *, final: bool) -> Next:
-        """Take the answer, or return the calls; one that was cut off is an answer too."""
+        """Take the answer, even one that was cut off, or return the calls."""
         calls, text = Call.of(reply), reply.text.strip()
         if reply.stop_reason == "refusal":
             check_stop_reason(reply.stop_reason, reply.stop_details)
@@ -231,7 +231,7 @@ def register(
 
 
 def _registered_with(con: Any, prefix: str) -> Functions | None:
-    """Return what was registered with this database before, from whichever of its connections."""
+    """Return the functions that any connection has registered with this database, None without."""
     import duckdb
 
     try:
@@ -262,10 +262,10 @@ def _create(con: Any, prefix: str) -> Functions:
 
 @dataclass(slots=True)
 class Functions:
-    """The functions of one registration; what is set anew holds from the next chunk on: the options `given`, and `id`, the
-    question of the ledger that has the budget.
+    """The functions of one registration. The options `given` and `id`, the ledger's question that has the budget, may change
+    from one chunk to the next.
 
-    Chunks are worked off one after another, so that equal rows in several threads are asked once.
+    One chunk runs at a time, so that equal rows in several threads are asked once.
     """
 
     prefix: str
@@ -368,7 +368,7 @@ def _set_key(variable: str, key: str) -> str:
 
 
 def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[list[Arguments | None], bool]:
-    """Return the calls of a chunk's rows, None where a value is NULL, and whether no kept answer may be given.
+    """Return the calls of a chunk's rows, None where a value is NULL, and whether fresh answers are wanted.
 
     Raises:
         TypeError: these are too few arguments, too many, or of a wrong kind.
@@ -382,7 +382,7 @@ def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[list[Argument
 
 
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
-    """Warn once of all rows that failed or have a note, equal reasons together with an example of their inputs."""
+    """Give one warning for all rows that failed or have a note, with an example for each reason."""
     failed = sum(outcome.status != "ok" for outcome in outcomes.values())
     words = {True: " (these have values)", False: ""}
     if told := [(f"{o.error}{words[o.status == 'ok']}", 1, _shown(call)) for call, o in outcomes.items() if o.error]:
@@ -400,7 +400,7 @@ def _shown(call: Arguments) -> str:
 
 
 def _interrupted_by(before: int, run: Enrichment) -> None:
-    """Run it on the background loop; Ctrl-C, which was pressed `before` times, cancels it, whichever thread waits here.
+    """Run it on the background loop until it ends or Ctrl-C is pressed more than `before` times, in any thread.
 
     Raises:
         KeyboardInterrupt: the user stopped the query, or did a moment ago.
@@ -424,7 +424,7 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
 
 
 def _cell() -> object:
-    """Return what tells the running cell from the others, None outside IPython.
+    """Return an identity of the running cell, None outside IPython.
 
     IPython runs a stopped query again for each form of its display. A cell that is run without a history has the number of the
     one before, whose result tells them apart.
@@ -434,10 +434,10 @@ def _cell() -> object:
 
 
 def _listen() -> None:
-    """Forget what was stopped before, and have Python write a byte for each signal, which any thread can read.
+    """Forget the last stopped query, and have Python write a byte for each signal, which any thread can read.
 
-    Only the main thread can do the second. Somebody else's wakeup descriptor (an event loop's) is left alone: then only the
-    main thread hears of Ctrl-C.
+    Only the main thread can do the latter. The wakeup descriptor of an event loop is left alone: then Ctrl-C reaches only the
+    main thread.
     """
     global _stopped
     _stopped = (None, 0.0)
@@ -448,7 +448,7 @@ def _listen() -> None:
 
 
 def _presses() -> int:
-    """Return how many times Ctrl-C was pressed so far."""
+    """Return the number of times that Ctrl-C was pressed so far."""
     global _pressed
     with suppress(BlockingIOError):
         _pressed += _wakeup.recv(4096).count(signal.SIGINT)
