@@ -85,6 +85,23 @@ SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", 
 BASH = {"type": "bash_20250124", "name": "bash"}
 
 
+def schema(names: int = 1, required: bool = True, **kind: Any) -> JSON:
+    """A closed schema with some properties of a type."""
+    properties = {f"p{n}": kind or {"type": "string"} for n in range(names)}
+    return OBJECT | {"properties": properties, "required": list(properties) if required else []}
+
+
+OPEN_OBJECT = {"type": "object", "properties": {}}
+
+
+NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+def formed(schema: JSON) -> JSON:
+    """A request for structured output."""
+    return body(output_config={"format": {"type": "json_schema", "schema": schema}})
+
+
 FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
 
 
@@ -176,6 +193,41 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
     (body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
     (body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
+    (
+        body(tools=[tool(strict=True, input_schema=schema(items=OPEN_OBJECT, type="array"))]),
+        body(tools=[tool(input_schema=OPEN_OBJECT), tool("b", strict=True, input_schema=schema(items=OBJECT, type="array"))]),
+        "additionalProperties",
+    ),
+    (formed(OPEN_OBJECT), formed(schema()), "additionalProperties"),
+    (
+        body(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
+        body(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
+        "Too many strict tools (21)",
+    ),
+    (
+        body(tools=[tool(strict=True, input_schema=schema(25, required=False))]),
+        body(tools=[tool(strict=True, input_schema=schema(24, required=False))]),
+        "too many optional parameters (25)",
+    ),
+    (
+        body(tools=[tool(strict=True, input_schema=schema(17, **NULLABLE))]),
+        body(tools=[tool(strict=True, input_schema=schema(16, **NULLABLE))]),
+        "union types (17)",
+    ),
+    (formed(schema(17, type=["string", "null"])), formed(schema(16, type=["string", "null"])), "union types (17)"),
+    (
+        body(tools=[tool(strict=True, input_schema=schema(type="string", minLength=2))]),
+        body(tools=[tool(input_schema=schema(type="string", minLength=2))]),
+        "minLength are not supported",
+    ),
+    (formed(schema(type="integer", minimum=0)), formed(schema(type="integer")), "minimum are not supported"),
+    (formed(schema(type="array", minItems=2)), formed(schema(type="array", minItems=1)), "minItems"),
+    (formed(schema() | {"required": ["q"]}), formed(schema()), "not defined"),
+    (
+        body(tools=[SEARCH | {"allowed_domains": ["https://a.example"]}]),
+        body(tools=[SEARCH | {"allowed_domains": ["a.example/blog"]}]),
+        "must not include a scheme",
+    ),
     (
         body(tools=[SEARCH | {"allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}]),
         body(tools=[SEARCH | {"allowed_domains": ["a.example"]}]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from typing import Any
 
@@ -67,6 +69,15 @@ def test_the_recorded_ten_searches_are_within_the_estimate() -> None:
 def test_every_kind_of_character_counts_what_it_takes(sample: str, least: int) -> None:
     """Scripts, emoji, digits and keys: at least as many tokens as tokenizers cut them into, at most four a character."""
     assert least <= text_tokens(sample) <= 4 * len(sample)
+
+
+def test_text_without_words_counts_about_twice_as_much() -> None:
+    """Tokenizers cut keys, hashes and base64 after one or two characters: some 0.75 tokens a character."""
+    data = b"".join(hashlib.sha256(bytes([n])).digest() for n in range(100))
+    encoded = base64.b64encode(data).decode()
+    assert 0.75 * len(encoded) <= text_tokens(encoded) <= len(encoded)
+    assert text_tokens("QmFzZTY0" * 800) >= 0.75 * 6_400
+    assert text_tokens("internationalization " * 100) < 0.45 * 2_100
 
 
 @given(sample=st.text(max_size=200))

@@ -2,9 +2,8 @@
 
 One set for all who play the API: the offline server, `testing.FakeWeb` and the server of our own tests, so that a loop that
 passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. They
-hold what this package sends. What only callers of `intercept` do is taken as it is (system messages between the others, strict
-tools, lives of cache breakpoints), and so are the schema of structured output and what only a server knows that remembers its
-replies (signatures of thinking).
+hold what this package sends. Requests that only callers of `intercept` make are not judged (system messages between the others,
+lifetimes of cache breakpoints), nor is what takes a memory of earlier replies (signatures of thinking).
 Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12; read 2026-11.
 """
 
@@ -36,6 +35,14 @@ Block = Mapping[str, Any]
 
 MAX_BREAKPOINTS = 4
 MIN_THINKING_TOKENS = 1_024
+
+# Of the schemas of strict tools and structured output (platform.claude.com/docs/en/build-with-claude/structured-outputs, read
+# 2026-11); the numbers of parameters are for all such schemas of a request together.
+MAX_STRICT_TOOLS, MAX_OPTIONAL_PARAMETERS, MAX_UNION_PARAMETERS = 20, 24, 16
+_UNSUPPORTED_KEYWORDS = frozenset(
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
+    "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
+)
 
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
 _EMPTY_TEXT = "text content blocks must be non-empty"
@@ -197,6 +204,7 @@ def _faults(request: Mapping[str, Any]) -> Iterator[str]:
         _messages(request),
         _blocks(said),
         _tools(tools),
+        _schemas(request, tools),
         _choice(request, tools),
         _calls(said, bool(tools)),
         _server_calls(said),
@@ -286,14 +294,72 @@ def _blocks(said: Sequence[Turn]) -> Iterator[str]:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    both = [n for n, tool in enumerate(tools) if tool.get("allowed_domains") and tool.get("blocked_domains")]
-    return _where(
+def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for n, tool in enumerate(tools):
+        allowed, blocked = tool.get("allowed_domains") or (), tool.get("blocked_domains") or ()
+        schemes = [domain for domain in (*allowed, *blocked) if "://" in domain]
+        yield from _where(
+            {
+                f"tools.{n}: Only one of `allowed_domains` and `blocked_domains` can be specified.": allowed and blocked,
+                f"tools.{n}: domains must not include a scheme: {', '.join(schemes)}": schemes,
+            }
+        )
+    yield from _where({"tools: Tool names must be unique.": len({tool["name"] for tool in tools}) < len(tools)})
+
+
+def _schemas(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The schemas of strict tools and of structured output are closed, of supported keywords only, and not too large."""
+    schemas = {f"tools.{n}.custom.input_schema": tool.get("input_schema") for n, tool in enumerate(tools) if tool.get("strict")}
+    strict_tools = len(schemas)
+    output = (request.get("output_config") or {}).get("format")
+    if output:
+        schemas["output_config.format.schema"] = output.get("schema")
+        yield from _where({"output_config.format.schema: Field required": not isinstance(output.get("schema"), Mapping)})
+    optional = unions = 0
+    for path, schema in schemas.items():
+        for part in _subschemas(schema):
+            optional += len(set(part.get("properties") or ()) - set(part.get("required") or ()))
+            unions += "anyOf" in part or isinstance(part.get("type"), list)
+            yield from _where(_faults_of_schema(path, part))
+    yield from _where(
         {
-            f"tools.{both[:1]}: Only one of `allowed_domains` and `blocked_domains` can be specified.": both,
-            "tools: Tool names must be unique.": len({tool["name"] for tool in tools}) < len(tools),
+            f"Too many strict tools ({strict_tools}). The maximum number of strict tools supported is {MAX_STRICT_TOOLS}.": (
+                strict_tools > MAX_STRICT_TOOLS
+            ),
+            f"Schemas contains too many optional parameters ({optional}), the limit is {MAX_OPTIONAL_PARAMETERS}": (
+                optional > MAX_OPTIONAL_PARAMETERS
+            ),
+            f"Schemas contains too many parameters with union types ({unions}), the limit is {MAX_UNION_PARAMETERS}": (
+                unions > MAX_UNION_PARAMETERS
+            ),
         }
     )
+
+
+def _faults_of_schema(path: str, part: Mapping[str, Any]) -> dict[str, object]:
+    kind, unsupported = part.get("type"), sorted(_UNSUPPORTED_KEYWORDS & set(part))
+    is_open = kind == "object" and part.get("additionalProperties") is not False
+    undefined = set(part.get("required") or ()) - set(part.get("properties") or ())
+    return {
+        f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
+        f"{path}: For '{kind}' type, properties {', '.join(unsupported)} are not supported": unsupported,
+        f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": part.get("minItems", 0) > 1,
+        f"{path}: 'required' names properties that are not defined": undefined,
+    }
+
+
+def _subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and all schemas in it."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    inner = [schema.get("items")]
+    for name in ("properties", "$defs"):
+        inner += (schema.get(name) or {}).values()
+    for name in ("anyOf", "allOf", "oneOf"):
+        inner += schema.get(name) or ()
+    for part in inner:
+        yield from _subschemas(part)
 
 
 def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[str]:
