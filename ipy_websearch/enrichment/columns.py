@@ -254,8 +254,8 @@ def wanted_columns(asked: Any, names: Sequence[str], sources: bool) -> tuple[tup
     taken = (set(names) - earlier_names(names)).union(fields)
     if name := next((name for name in new if name in taken), None):
         raise ConfigError(
-            f"the frame already has a column {name!r}, which a question names or which is not from an earlier run with "
-            "sources; rename or drop it, or give the new one another name"
+            f"the frame already has a column {name!r}, and only a column that an earlier run added with sources is replaced, "
+            "unless a question names it; rename or drop it, or give the new one another name"
         )
     return wanted, fields, new
 
