@@ -173,7 +173,9 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
     """Return a page in the pieces that can be cited, as plain text where it may not be."""
     document = _mapping(content.get("content"))
-    paragraphs = blocks(str(_mapping(document.get("source")).get("data") or ""))
+    source = _mapping(document.get("source"))
+    # A PDF comes as base64, which nobody can read as text, and which may be megabytes.
+    paragraphs = blocks(str(source.get("data") or "")) if source.get("type") == "text" else ()
     if not paragraphs:
         return ToolOutput(summary="", text="content: empty")
     passage = Passage(str(content.get("url") or ""), str(document.get("title") or ""), paragraphs)

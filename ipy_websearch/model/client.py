@@ -446,10 +446,12 @@ class Reply:
                 self.model = str(message.get("model") or "")
                 self._head(message, message)
             case "content_block_start":
-                block = self.blocks[index] = dict(event.get("content_block") or {})
-                self._open.add(index)
+                block = dict(event.get("content_block") or {})
                 if block.get("type") == "text":
+                    block["text"] = _string(block.get("text") or "")
                     block["citations"] = list(map(dict, block.get("citations") or []))
+                self.blocks[index] = block
+                self._open.add(index)
             case "content_block_delta":
                 self._delta(index, delta)
             case "content_block_stop":
@@ -506,6 +508,12 @@ class Reply:
                 self.malformed.add(str(self.blocks[index].get("id", "")))
             self._stop(index)
         return [{"type": "content_block_stop", "index": index} for index in opened]
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
 
 
 # --- refusals and losses -----------------------------------------------------------------------------------------------

@@ -309,6 +309,19 @@ def test_results_beside_the_callers_own_are_cited_as_these_are(client: Any, mess
     assert ours and not any(result["citations"]["enabled"] for result in ours)
 
 
+def test_a_pdf_that_the_platform_read_is_named_and_not_given_as_text(client: Any, messages_api: Any) -> None:
+    """Its base64 may be megabytes, which would be billed."""
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x" * 40}
+    page = {"type": "web_fetch_result", "url": "https://a.example/x.pdf", "content": {"type": "document", "source": source}}
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": page["url"]}}
+    read = {"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": page}
+    history = [{"role": "assistant", "content": [call, read, {"type": "text", "text": "A file."}]}]
+    messages_api.replies("Sure.")
+    ask(client, messages=[*QUESTION, *history, {"role": "user", "content": "Sure?"}], tools=[SEARCH, FETCH])
+    sent = str(messages_api.bodies[-1]["messages"])
+    assert "https://a.example/x.pdf" in sent and "JVBERi0x" not in sent
+
+
 # --- platforms --------------------------------------------------------------------------------------------------------
 
 

@@ -188,10 +188,11 @@ def replied(*content: Any) -> list[Any]:
     "odd",
     [
         {"type": "content_block_start", "index": 1, "content_block": "x"},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": 5}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": "x"}},
         {"type": "content_block_stop", "index": float("inf")},
     ],
-    ids=["block", "citation", "index"],
+    ids=["block", "text", "citation", "index"],
 )
 def test_a_reply_with_an_event_of_another_form_is_asked_for_again(brave_api: Any, odd: Any) -> None:
     begun = replied({"type": "text", "text": ""})[:2]
