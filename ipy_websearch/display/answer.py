@@ -1,11 +1,11 @@
-"""What people see of an answer, while it is written and when it is done.
+"""Shows an answer while it is written and when it is finished.
 
-`AnswerView` is what may be seen at a moment, built from the events of a run or from a finished `Answer`; it is pure. What
-qualifies an answer (offline, cut short, interrupted, broken off) stands before it.
+`AnswerView` is the visible state of an answer, built from the events of a run or from a finished `Answer`; it is pure. Labels
+that qualify the answer (offline, cut short, interrupted, broken off) stand above it.
 
 `LiveAnswer` shows it while it is written. A notebook gets one display, updated at most 10 times a second; the last update
-replaces all, so that the saved notebook holds the finished answer alone, and between events a clock keeps the line of seconds
-alive. A terminal cannot update what it has printed (terminal IPython prints every update anew), so text, tool calls, sources
+replaces all, so that the saved notebook holds only the finished answer. Between events, a clock updates the line of seconds.
+A terminal cannot update what it has printed (terminal IPython prints every update anew), so text, tool calls, sources
 and costs are written once, in the order in which they come.
 """
 
@@ -48,15 +48,15 @@ from ipy_websearch.text import duration, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4
-# How much of all panels together is in the footer, so that the notebook stays small.
+# The most characters of all panels in the footer, so that the notebook stays small.
 PANELS_CHARACTERS = 16_000
 # The least time between two updates; with the first and the last, which never wait, there are at most 10 in any second.
 INTERVAL_S = 0.12
 _CLOCK_S = 1.0
-# An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel.
+# After an update, the clock pauses for this multiple of its rendering time, or a hostile text would occupy the kernel.
 _SHARE = 4
 _PASSAGE = 600
-# What a call does, by the name of the tool, or else of the field that says what it is about.
+# The verb of a tool call, by the name of the tool, or else of its main field.
 _VERBS = {
     "query": "searching",
     "url": "reading",
@@ -67,7 +67,7 @@ _VERBS = {
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
 # Where a part of a text in Markdown ends: at a blank line, and before the next item of a list.
 _BREAK = r"\n\n+|\n(?=[ \t]*(?:[-*+]|\d+\.) )"
-# How an answer ends that is not simply finished.
+# The endings other than a finished answer.
 End = Literal["interrupted", "failed"]
 
 
@@ -75,7 +75,7 @@ End = Literal["interrupted", "failed"]
 class Item:
     """A text of the model (without a glyph), or a line between texts: a tool call (⋯ while it runs, then ✓ or ✗), a remark (·).
 
-    `step` is the number of the model request that it belongs to, `id` that of the call.
+    `step` is the number of its model request, `id` the id of its tool call.
     """
 
     text: str
@@ -86,9 +86,9 @@ class Item:
 
 @dataclass(slots=True)
 class AnswerView:
-    """What is shown of an answer; `apply` takes the run's events, `finish` its end.
+    """The visible state of an answer: `apply` takes the events of its run, `finish` its end.
 
-    `introduce` says of an offline answer where its passages come from: it is the first one that somebody sees.
+    `introduce` is True for the session's first offline answer, whose label says where its passages come from.
     """
 
     introduce: bool = False
@@ -102,7 +102,7 @@ class AnswerView:
 
     @property
     def text(self) -> str:
-        """The answer's Markdown, as far as it has come."""
+        """The answer's Markdown so far."""
         return (self.answer.text if self.answer else "".join(item.text for item in self.items if not item.glyph)).strip()
 
     @property
@@ -112,11 +112,11 @@ class AnswerView:
 
     @property
     def calls(self) -> list[Item]:
-        """The tool calls that run."""
+        """The running tool calls."""
         return [item for item in self.items if item.glyph == "⋯"]
 
     def apply(self, event: ev.Event) -> list[Item]:
-        """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
+        """Apply an event; return the items that it added or changed (of a text, only the new piece)."""
         match event:
             case ev.ModelRequested(step, model):
                 self.step, self.model = step, model
@@ -141,7 +141,7 @@ class AnswerView:
         return []
 
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
-        """Take in the end: the finished answer, or with an `end` as much as there is of it."""
+        """Apply the end: the finished answer, or with an `end` as much of it as arrived."""
         self.state = end or ("interrupted" if answer and answer.limit == "interrupted" else "finished")
         for call in self.calls:
             call.glyph, call.text = "✗", f"{call.text} (stopped)"
@@ -170,7 +170,7 @@ class AnswerView:
 
 
 def call_words(name: str, given: Any) -> str:
-    """Return what a tool call does: "searching: moons of Mars", "reading: example.com/a", "writing the table"."""
+    """Return a description of a tool call: "searching: moons of Mars", "reading: example.com/a", "writing the table"."""
     given = given if isinstance(given, Mapping) else {}  # a model can call a tool with anything
     about = next((key for key in ("query", "url", "path") if isinstance(given.get(key), str)), "")
     verb = _VERBS.get(name) or _VERBS.get(about) or f"calling {one_line(name)}"
@@ -178,7 +178,7 @@ def call_words(name: str, given: Any) -> str:
     return ": ".join(filter(None, (verb, shorten(one_line(subject), 100))))
 
 
-# --- what is said about an answer ---------------------------------------------------------------------------------
+# --- the display data of an answer --------------------------------------------------------------------------------
 
 
 @cache
@@ -190,15 +190,15 @@ def _articles() -> int:
 
 
 def remarks(answer: Answer, doubtful: Sequence[Claim]) -> list[str]:
-    """Return what is remarked on an answer: the doubtful sentences, for those who see no colours, then the notices."""
+    """Return the remarks on an answer: its doubtful sentences, for readers who see no colours, then the notices."""
     found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful]
     return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*answer.notices]
 
 
 def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], list[str]]]:
-    """Return each source once, in the order of its number, with words about it and its distinct passages.
+    """Return each source once, by its number, with its details and its distinct passages.
 
-    The words are where it is from, its date, and how much of it the model read: ["bbc.co.uk", "2026-11-17", "page read"].
+    The details are its host, its date, and how much of it the model read: ["bbc.co.uk", "2026-11-17", "page read"].
     """
     found = []
     for _, group in groupby(sorted(citations, key=attrgetter("n")), attrgetter("n")):
@@ -211,7 +211,7 @@ def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], lis
 
 
 def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return each step as a row: when it began and how long it took in percent of the whole, and its words.
+    """Return a row for each step: its start and its duration in percent of the whole, and its texts.
 
     Requests follow one another, the calls of one reply begin together.
     """
@@ -241,7 +241,7 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = CARDS) -> View:
-    """Return what is shown of an answer: `spent` is what a running one has cost so far, `cards` sources are not folded."""
+    """Return the display data of an answer: `spent` is the cost so far, `cards` the number of unfolded sources."""
     view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
         view.finish(shown)
@@ -273,7 +273,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
 
 
 def _table(answer: Answer) -> View:
-    """Return names and rows of cells of a structured answer, and what is left out."""
+    """Return the column names and the cells of a structured answer, and a line on the rows that are left out."""
     rows = answer.rows or ()
     names, left = list(answer.columns or rows[0]), len(rows) - MAX_ROWS
     cells = [[cell(row.get(name), 400) for name in names] for row in rows[:MAX_ROWS]]
@@ -281,7 +281,7 @@ def _table(answer: Answer) -> View:
 
 
 def panel_view(panel: Panel) -> View:
-    """Return what is shown of a whole panel; its heading says what it is: "P1 · web_search · brave: moons of Mars"."""
+    """Return the display data of a whole panel, with a heading such as "P1 · web_search · brave: moons of Mars"."""
     title = shorten(one_line(panel.title), 100)
     tool = "" if title.startswith(panel.tool) else one_line(panel.tool)
     heading = " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
@@ -292,34 +292,32 @@ def panel_view(panel: Panel) -> View:
 
 
 class LiveAnswer:
-    """One answer on its way to the reader: `show` each event; where the run does not come to its end, call `finish`.
+    """Shows an answer while it arrives: call `show` with each event, and `finish` when the run ends early.
 
-    `spent` returns the US dollars that the answer has cost so far. `introduce` the first offline answer: it says where its
-    passages come from.
+    `spent` returns the cost of the answer so far, in US dollars. `introduce` is that of `AnswerView`.
     """
 
     def __init__(self, shell: Any, *, spent: Callable[[], Decimal | None] = Decimal, introduce: bool = False) -> None:
         self.view = AnswerView(introduce)
-        self._lock = threading.RLock()  # a thread of the notebook's sends what was held back
+        self._lock = threading.RLock()  # the clock's thread sends updates, too
         self._screen = _Notebook(shell, self.view, spent, self._lock) if is_notebook(shell) else _Terminal(self.view)
 
     def show(self, event: ev.Event) -> None:
-        """Take in one event of the run."""
+        """Show one event of the run."""
         if isinstance(event, ev.Finished):
             return self.finish(event.answer)
         with self._lock:
             self._screen.changed(self.view.apply(event))
 
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
-        """Show the finished answer; with an `end`, what there is of one that was stopped by the user, or that broke off with
-        an error about to be raised."""
+        """Show the finished answer; with an `end`, as much as arrived before the user or an error stopped it."""
         with self._lock:
             self.view.finish(answer, end)
             self._screen.ended()
 
 
 def is_notebook(shell: Any) -> bool:
-    """Say whether the shell's displays can be updated in place, rather than being printed one below the other."""
+    """Return whether the shell can update a display in place, rather than print each update below the last."""
     publisher = type(getattr(shell, "display_pub", None)).__name__
     return publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
 
@@ -344,13 +342,13 @@ class _Notebook:
             threading.Thread(target=clock, args=(self._tick,), name="ipy_websearch display", daemon=True).start()
 
     def ended(self) -> None:
-        """Show the last state; a failure before anything was shown leaves the page to the error."""
+        """Show the last state, unless the run failed before anything was shown: then the error stands alone."""
         self._over.set()
         if self._sent_at or self._view.state != "failed" or self._view.answer is not None:
             self._send()
 
     def _tick(self) -> None:
-        """Show what was held back, and the seconds that pass."""
+        """Show pending changes, and the passing seconds, until the end."""
         pause_s = INTERVAL_S
         while not self._over.wait(pause_s):
             with self._lock:
@@ -376,7 +374,7 @@ class _Terminal:
         self._last: Literal["", "line", "text"] = ""
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write what was added: of a text the paragraphs and list items that have ended, and the full lines of the last one."""
+        """Write the added items; of a text, the finished paragraphs and list items, and the full lines of the last one."""
         for item in items:
             if item.glyph:
                 self._flush(len(self._rest))
@@ -388,7 +386,7 @@ class _Terminal:
                 self._flush_lines()
 
     def ended(self) -> None:
-        """Write what stands under the text, or the whole answer when none of its text was streamed."""
+        """Write the sources and costs below the text, or the whole answer when none of its text was streamed."""
         view, shown = self._view, answer_view(self._view)
         said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
@@ -400,7 +398,7 @@ class _Terminal:
         self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
 
     def _flush_lines(self) -> None:
-        """Write the full lines of what waits. Code, a table, and bold that has not ended wait for their end."""
+        """Write the full lines of the waiting text. A table, code and open bold wait for their end."""
         if not self._terminal.width or "|" in self._rest or "```" in self._rest:
             return
         full, _, last = self._terminal.wrap(self._rest).rpartition("\n")
@@ -411,7 +409,7 @@ class _Terminal:
             self._rest = last + blank
 
     def _flush(self, end: int) -> None:
-        """Write what waits of the text as far as `end`, where a break begins."""
+        """Write the waiting text up to `end`."""
         text, self._rest = self._rest[:end], self._rest[end:]
         self._write(self._terminal.markdown(text), "text", gap=self._last == "line" or text.startswith("\n\n"))
 
@@ -423,9 +421,9 @@ class _Terminal:
 
 
 def mark_shown(ip: Any, answer: Answer) -> None:
-    """Keep the rest of the cell from showing an answer that is on the page already, where it is the cell's value.
+    """Keep the cell from showing as its value an answer that it has shown already.
 
-    IPython puts `sys.displayhook` back after each cell.
+    IPython restores `sys.displayhook` after each cell.
     """
     hook, show = ip.displayhook, sys.displayhook
 

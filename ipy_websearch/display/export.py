@@ -1,6 +1,6 @@
-"""Questions, answers and sources as a file of their own, or as a cell.
+"""Writes questions, answers and sources to a file or a cell.
 
-Everything that came from outside goes through the renderer of the notebook's outputs, so the files are as harmless as those.
+All text from outside goes through the renderer of notebook outputs, so the files are as safe as these.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ipy_websearch.results import Answer, bibliography
 from ipy_websearch.text import shorten
 
 _TITLE = "Questions and answers"
-# Source cards of a page: what is folded is not printed.
+# The number of unfolded source cards of a page: folded ones are not printed.
 _ALL = 1_000
 
 
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
-    """Write the answers to `path`, as its ending says: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
+    """Write the answers to `path` by its suffix: .md, .ipynb or .html, or their sources: .bib, .ris or .json (CSL).
 
     The file appears whole or not at all. `force` replaces an existing one.
 
     Raises:
-        ConfigError: another ending, no answers, the file exists, or it cannot be written.
+        ConfigError: another suffix, no answers, the file exists, or it cannot be written.
     """
     writer = _WRITERS.get(path.suffix.lower())
     if writer is None:
@@ -50,7 +50,7 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
 
 
 def answer_cell(answer: Answer) -> str:
-    """Return one answer as harmless Markdown with its question as the heading."""
+    """Return one answer as safe Markdown with its question as the heading."""
     return f"## {text_markdown(shorten(one_line(answer.question), 300))}\n\n{render('answer', 'md', answer_view(answer))}"
 
 

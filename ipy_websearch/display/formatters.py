@@ -1,7 +1,7 @@
-"""Registers how the package's values look in IPython, and takes exactly that back.
+"""Registers the displays of the package's values with IPython, and removes exactly these.
 
-They are registered by name and for our own types alone: loading imports neither pandas nor the renderers, which are imported
-when the first such value is shown, and values of other libraries never come here.
+They are registered by name, for our own types only. Loading imports neither pandas nor the renderers: these are imported when
+the first such value is shown. Values of other libraries are never passed to us.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _KINDS = {
 
 
 def register(ip: Any) -> ExitStack:
-    """Register the displays with an InteractiveShell; closing what is returned takes them back.
+    """Register the displays with an InteractiveShell; closing the returned stack removes them.
 
-    HTML has a formatter of its own, since one that all DataFrames have, as in Colab, would go before a bundle.
+    HTML has its own formatter, since an HTML formatter of all DataFrames, as in Colab, would take precedence over a bundle.
     """
     undo, formatters = ExitStack(), ip.display_formatter
     for kind in _KINDS:
@@ -39,7 +39,7 @@ def register(ip: Any) -> ExitStack:
 
 
 def _html(kind: str, value: Any) -> str:
-    """Return a value as HTML; what has no view shows itself as pandas does."""
+    """Return a value as HTML; one without a view as pandas shows it."""
     return _shown(kind, value, ["text/html"]).get("text/html") or value._repr_html_()
 
 

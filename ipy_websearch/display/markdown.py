@@ -1,8 +1,8 @@
-"""Markdown of models and pages, made harmless: as HTML, or as Markdown again for files, cells and front ends that render it.
+"""Makes Markdown of models and pages safe: as HTML, or as Markdown again for files, cells and front ends that render it.
 
 It has one parser, with raw HTML off; images become their alternative text, since loading an image can carry data out.
-GitHub, VS Code, nbconvert and JupyterLab each have a dialect: what all agree on is used; what one of them could take for HTML,
-an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
+GitHub, VS Code, nbconvert and JupyterLab each have a dialect. Only their common ground is used: text that one of them could
+read as HTML, an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ipy_websearch.text import shorten, visible
 _MARK = re.compile(r"\[(\d{1,4})\]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
-# A hostile text can grow without bounds (the header of a table by empty cells, a mark by its chip); what would take more
-# characters or cells is shown as it is written.
+# A hostile text can grow without bounds (the header of a table by empty cells, a mark by its chip); a text that would exceed
+# these characters or cells is shown as it is written.
 _MOST_CHARACTERS, _MOST_CELLS = 1_000_000, 40_000
 
 # The cited sources by their numbers.
@@ -37,10 +37,10 @@ Sources = Mapping[int, Citation]
 
 
 class _Renderer(RendererHTML):
-    """Writes texts with what is doubtful in them, the marks of sources as chips, and code."""
+    """Renders text with its doubtful parts highlighted, source marks as chips, and code."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        """Return a text, what belongs to doubtful sentences in amber, and on hover what their sources lack."""
+        """Return a text with the parts of doubtful sentences in amber, and what their sources lack on hover."""
         text, made, done = tokens[idx].content, "", 0
         for start, end, why in sorted(tokens[idx].meta.get("doubts", ())):
             doubtful = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(text[start:end])}</mark>'
@@ -84,8 +84,8 @@ def _read_mark(state: Any, silent: bool) -> bool:
 
 
 def _prepare(state: Any) -> None:
-    """Let each block run the way of its letters, align the cells of tables, which JupyterLab's own are always to the right, and
-    make links that look like a mark mere text."""
+    """Set the direction of blocks by their letters, align table cells (JupyterLab's style aligns all to the right), and make
+    plain text of links that look like a mark."""
     both_ways = _RIGHT_TO_LEFT.search(state.src)
     for token in state.tokens:
         if both_ways and token.nesting == 1:
@@ -101,12 +101,12 @@ def _prepare(state: Any) -> None:
 
 
 def _words(token: Token) -> str:
-    """Return the text of a token; that of an image is its alternative text, by default "image"."""
+    """Return the text of a token; for an image, its alternative text, by default "image"."""
     return "".join(map(_words, token.children or ())) or "image" if token.type == "image" else token.content
 
 
 def _mark_doubts(state: Any) -> None:
-    """Note which parts of each text belong to sentences that their sources do not support, and what these lack.
+    """Note the parts of each text that belong to sentences without full support, and what their sources lack.
 
     Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
     within them do not matter.
@@ -141,7 +141,7 @@ def _chip(source: Citation) -> str:
 
 
 def _guarded(markdown: str, make: Callable[[str], str], otherwise: Callable[[str], str]) -> Markup:
-    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
+    """Return the result of `make`, or the text as code when it breaks the parser or grows out of all proportion."""
     text = visible(markdown)
     lines = text.split("\n")
     with suppress(RecursionError, ValueError, IndexError, KeyError, AttributeError):
@@ -151,9 +151,9 @@ def _guarded(markdown: str, make: Callable[[str], str], otherwise: Callable[[str
 
 
 def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> Markup:
-    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source.
+    """Return Markdown as safe HTML; `[n]` becomes the chip of source n, and stays text where there is no such source.
 
-    Sentences that the `claims` doubt are marked in amber.
+    The sentences of the doubtful `claims` are amber.
     """
     env = {"sources": sources or {}, "claims": claims}
     return _guarded(markdown, lambda text: cleaner().clean(_parser().render(text, env)), _pre)
@@ -168,28 +168,28 @@ def inline(text: str) -> Markup:
 # --- to Markdown -----------------------------------------------------------------------------------------
 
 _MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
-# What would begin a list, a heading, a quotation or a rule at the start of a line.
+# The start of a line that would begin a list, a heading, a quotation or a rule.
 _BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
 _NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
-# The sign behind which a bare address begins: a renderer would link it, and take in a backtick that follows.
+# The character to escape in a bare address: a renderer would link it, including a backtick that follows.
 _ADDRESS = re.compile(r"(?i)(\b(?:https?|ftp)(?=://)|\bwww(?=\.))(.)")
 # Pandoc (nbconvert to PDF) and MyST read attributes, raw output formats and directives in braces. JupyterLab unescapes the
-# backslashes of a link's text, then reads it again, so what is not harmless by itself is an entity.
+# backslashes of a link's text, then parses it again, so special characters are entities.
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", **{sign: f"&#{ord(sign)};" for sign in "`{[]"}})
-# Brackets around mere words ("[PDF]", "[sic]"), by which nothing stands that makes a link or a definition of them.
+# Brackets around plain words ("[PDF]", "[sic]") that no neighbour turns into a link or a definition.
 _ORDINARY = re.compile(r"&#91;(\w[\w .,'’/-]*)&#93;(?![(:]|&#91;)")
 _EMPHASIS = re.compile(r"([*~|]|(?<![^\W_])_|_(?![^\W_]))")
 # Names of fences that colour code; others ("mermaid", "math") are drawn or typeset by GitHub.
 _COLOURED = set(
     "bash c cpp csharp css go html java javascript json julia php python r ruby rust sh sql toml typescript xml yaml".split()
 )
-# What would become something else: two pieces of code, a mark and a text that it makes a link or a definition with.
+# Neighbours that would merge: two pieces of code, or a mark and a text that form a link or a definition.
 _TOUCHING = ("``", "](", "][", "]:")
 _RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
 
 
 def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
-    """Return Markdown that says the same as `to_html` and is as harmless; `[n]` of a known source becomes a link.
+    """Return safe Markdown with the same text as `to_html`; `[n]` of a known source becomes a link.
 
     There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
     """
@@ -221,7 +221,7 @@ def _block(node: SyntaxTreeNode) -> str:
 
 
 def _list(node: SyntaxTreeNode) -> str:
-    """Return a list, with gaps as in the source, and where a block could be read as part of the text before it."""
+    """Return a list, with blank lines as in the source, and where a block could be read as part of the text before it."""
     inner = [child for item in node.children for child in item.children]
     is_tight = all(child.hidden or (child.type.endswith("_list") and child.attrs.get("start", 1) == 1) for child in inner)
     gap, items = "\n" if is_tight else "\n\n", []
@@ -240,7 +240,7 @@ def _table(node: SyntaxTreeNode) -> str:
 
 
 def _unmarked(text: str) -> str:
-    """Return a paragraph none of whose lines would begin another block."""
+    """Return a paragraph with escapes, so that no line begins another block."""
     return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
 
 
@@ -272,13 +272,13 @@ def _written(node: SyntaxTreeNode) -> str:
 
 
 def _linked(url: str, text: str) -> str:
-    """Return Markdown as a link, or as it is when the address may not be one."""
+    """Return Markdown as a link, or unchanged when the address is not safe."""
     href = re.sub(r"[()$*]", lambda sign: f"%{ord(sign[0]):02X}", safe_href(url) or "").replace("&", "&amp;")
     return f"[{text}]({href})" if href else text
 
 
 def link_markdown(url: str, text: str = "") -> Markup:
-    """Return one line of text, by default the host, as a Markdown link, or as mere text when the address may not be one."""
+    """Return one line of text, by default the host, as a Markdown link, or as plain text when the address is not safe."""
     label = one_line(text or (host_of(url) if safe_href(url) else url))
     return Markup(_unmarked(_linked(url, _text(label))))
 
@@ -289,8 +289,8 @@ def text_markdown(text: str) -> Markup:
 
 
 def _text(text: str) -> str:
-    """Return text on one line in which nothing is markup; what could be mathematics (a dollar amount, a backslash command)
-    becomes code."""
+    """Return text on one line in which nothing is markup; possible mathematics (a dollar amount, a backslash command) becomes
+    code."""
     parts = enumerate(_MATH.split(re.sub(r"\s+", " ", text)))
     return "".join(_code(part) if i % 2 else _quoted(part) for i, part in parts)
 
@@ -302,7 +302,7 @@ def _quoted(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return code between more backticks than are in a row in it."""
+    """Return inline code between more backticks than any run in it has."""
     ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     text = re.sub(r"\s", " ", text)
     pad = " " if text[0] == "`" or text[-1] == "`" or (text[0] == text[-1] == " " and text.strip()) else ""
@@ -310,7 +310,7 @@ def _code(text: str) -> str:
 
 
 def _fence(content: str, info: str = "") -> str:
-    """Return a block of code; its language is kept where it only colours."""
+    """Return a block of code; its language is kept where it only affects colours."""
     ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
     language = info if info in _COLOURED else ""
     return "\n".join((ticks + language, content.rstrip("\n"), ticks))

@@ -1,9 +1,9 @@
-"""How everything of ours is shown: amounts, dates and addresses as text, text in a terminal, and views filled into templates.
+"""Renders all our outputs: amounts, dates and addresses as text, text in a terminal, and views in templates.
 
-What is shown is described once, as a dictionary of plain values, and written by one template for each form of it:
+A view is the display data of a value, a dictionary of plain values. It has one template for each form:
 `templates/cost.html` and `templates/cost.txt` show the same bill; answers have a `.md` too. In HTML every value is escaped and
-the whole passes our allow list; in Markdown every value is plain text, unless a filter has made harmless Markdown of it; text
-is laid out by a `Terminal`, its values are without control characters before.
+the result passes our allow list; in Markdown every value is plain text, unless a filter has made safe Markdown of it; text is
+laid out by a `Terminal`, and its values hold no control characters.
 
 A magic's output counts as trusted in Jupyter: nothing sanitises it after us, and a `<script>` in it runs in the user's Lab
 (measured with JupyterLab 4.6.6, 2026-11). Styles stand in the elements, since JupyterLab drops `<style>` from notebooks that
@@ -86,7 +86,7 @@ def iso(date: Any) -> str:
 
 @lru_cache(maxsize=2048)
 def safe_href(url: str) -> str | None:
-    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it may not be a link.
+    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it is not safe as a link.
 
     Only http and https with a host and without a user name, and mailto with an address, pass. The result still needs HTML
     escaping (ampersands).
@@ -112,7 +112,7 @@ def host_of(url: str) -> str:
 def site_of(url: str) -> str:
     """Return the name of a site for a chip: "nytimes" for https://www.nytimes.com/x, "bbc" for bbc.co.uk.
 
-    It is the name that somebody registered, so that "paypal.evil.example" is called "evil".
+    This is the registered name: "evil" for paypal.evil.example.
     """
     host = host_of(url)
     labels = host.split(".")
@@ -122,7 +122,7 @@ def site_of(url: str) -> str:
 
 
 def place_of(url: str) -> str:
-    """Return where something is from: the host of what may be a link, else the whole address, as text."""
+    """Return the host of an address that is safe as a link, else the whole address, as text."""
     return host_of(url) if safe_href(url) else one_line(url)
 
 
@@ -142,7 +142,7 @@ _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """How plain text is laid out: wrapped to `width` columns, with bold and links; 0 leaves it as it is."""
+    """Lays out plain text: wrapped to `width` columns, with bold and links; 0 leaves it unchanged."""
 
     width: int = 0
 
@@ -156,7 +156,7 @@ class Terminal:
         return f"\x1b[1m{text}\x1b[22m" if self.width and text else text
 
     def link(self, url: str, text: str = "") -> str:
-        """Return an address, underlined and clickable (OSC 8) when it may be a link; terminals without OSC 8 ignore it."""
+        """Return an address, underlined and clickable (OSC 8) when it is safe; terminals without OSC 8 ignore it."""
         words, href = text or one_line(url), safe_href(url)
         return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.width and href else words
 
@@ -182,7 +182,7 @@ class Terminal:
     def markdown(self, text: str) -> str:
         """Return Markdown as a terminal shows it: wrapped, with bold, links and tables as such; code as it is."""
         lines = visible(text).replace("\u2028", "\n").replace("\u2029", "\n")
-        parts = _FENCE.split(lines.replace("\\[", "[").strip("\n"))  # what the model wrote itself, `\[1]`, is no citation
+        parts = _FENCE.split(lines.replace("\\[", "[").strip("\n"))  # `\[1]`: a mark that the model wrote itself is no citation
         for i in range(0, len(parts) if self.width else 0, 2):
             linked = _LINK.sub(lambda m: self.link(m[2], m[1]), self.wrap(_TABLE.sub(self._table, parts[i])))
             parts[i] = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
@@ -208,7 +208,7 @@ PLAIN = Terminal()
 
 # The ending of a form's templates.
 Form = Literal["html", "md", "txt"]
-# What a template shows, by names.
+# The values of a template, by name.
 View = dict[str, Any]
 
 _TYPES: dict[str, Form] = {"text/html": "html", "text/markdown": "md", "text/plain": "txt"}
@@ -244,7 +244,7 @@ _PROPERTIES = set(
 
 
 def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
-    """Return a view in one of its forms; HTML is one harmless block that mathematics leaves alone."""
+    """Return a view in one of its forms; HTML is one safe block that MathJax leaves alone."""
     made = fill(name, form, view, terminal)
     if form == "html":
         block = f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{made}</div>'
@@ -253,7 +253,7 @@ def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str
 
 
 def bundle(name: str, view: View, types: Collection[str] = _TYPES.keys(), terminal: Terminal = PLAIN) -> dict[str, str]:
-    """Return a view in those of its forms whose types are wanted, by these types.
+    """Return a view in its wanted forms, by MIME type.
 
     Only answers have Markdown: nbconvert would prefer it to plain text, and no front end that shows HTML asks for it.
     """
@@ -267,13 +267,13 @@ def fill(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
 
 
 def words(name: str, macro: str, *values: Any) -> str:
-    """Return what a macro of a text template says."""
+    """Return the text of a macro in a text template."""
     return str(getattr(_environment("txt").get_template(f"{name}.txt").module, macro)(*values)).strip()
 
 
 @cache
 def _environment(form: Form) -> Environment:
-    from ipy_websearch.display import markdown  # which is made from what is here
+    from ipy_websearch.display import markdown  # it imports this module
 
     forms: dict[Form, Callable[[str], str]] = {"html": visible, "md": markdown.text_markdown, "txt": str}
     plain = forms[form]
@@ -292,7 +292,7 @@ def _environment(form: Form) -> Environment:
 
 
 def link(url: str, text: str = "") -> Markup:
-    """Return `text`, by default the host, as a link to `url`, or as mere text when the address may not be one."""
+    """Return `text`, by default the host, as a link to `url`, or as plain text when the address is not safe."""
     href = safe_href(url)
     label = escape(one_line(text or (host_of(url) if href else url)))
     return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label
@@ -300,7 +300,7 @@ def link(url: str, text: str = "") -> Markup:
 
 @cache
 def cleaner() -> nh3.Cleaner:
-    """Return what leaves of HTML the elements, attributes, styles and addresses of our allow list alone."""
+    """Return the HTML cleaner, which keeps only the elements, attributes, styles and addresses of our allow list."""
     return nh3.Cleaner(
         tags=_TAGS,
         attributes={"*": {"dir", "style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},

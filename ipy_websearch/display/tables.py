@@ -1,7 +1,7 @@
-"""What is shown of a search, an enriched frame, a fetched page and of costs, and the picture of these.
+"""The display data of searches, enriched frames, pages and costs, and the plot of costs.
 
-A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
-an ordinary table: its view is None and pandas shows it.
+A frame is shown as it is: filtered, sorted, with further columns. Without the columns that its view needs, the view is None
+and pandas shows an ordinary table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OWN = 4
 
 
 def search_view(found: Any) -> View | None:
-    """Return what is shown of a `SearchFrame` or `SearchResults`, None when its columns make no result cards."""
+    """Return the display data of a `SearchFrame` or `SearchResults`, None without the columns of result cards."""
     frame = found.to_frame() if isinstance(found, SearchResults) else found
     names = list(frame.columns)
     if len(set(names)) != len(names) or not set(NEEDED) <= set(names):
@@ -75,7 +75,7 @@ def _more(left: int, what: str = "more row") -> str:
 
 
 def enriched_view(frame: Any) -> View | None:
-    """Return what is shown of an `EnrichedFrame`; None when no column has its source, quote and confidence."""
+    """Return the display data of an `EnrichedFrame`, None when no column has its source, quote and confidence."""
     names = list(frame.columns)
     parts = {name: [f"{name}_{part}" for part in _PARTS] for name in names}
     asked = [name for name in names if set(parts[name]) <= set(names)]
@@ -104,7 +104,7 @@ def enriched_view(frame: Any) -> View | None:
 
 
 def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
-    """Return a value with its source, what is said on hover, and whether it is doubtful."""
+    """Return a value with its source, its tooltip, and whether it is doubtful."""
     url, confidence = cell(source, MAX_ADDRESS), cell(sure)
     about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
     low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
@@ -112,7 +112,7 @@ def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
 
 
 def _failures(frame: Any) -> list[str]:
-    """Return why rows have no values, and remarks on rows that have, equal ones together."""
+    """Return the errors of rows without values and the remarks on the others, equal ones counted."""
     if not {"enrich_error", "enrich_status"} <= set(frame.columns):
         return []
     told = frame[frame["enrich_error"].notna()]
@@ -124,7 +124,7 @@ def _failures(frame: Any) -> list[str]:
 
 
 def page_view(page: Page) -> View:
-    """Return what is shown of a page: its title, where it is from, its text as far as it is shown, and what has the rest."""
+    """Return the display data of a page: title, origin, the start of its text, and a note on the rest."""
     left = len(page.content) - PAGE_CHARACTERS
     return {
         "title": one_line(page.title),
@@ -145,12 +145,12 @@ _COST_ROWS = 60
 _CALL = ("time", "question", "kind", "name", "usd", "status", "cached")
 _SUMS = ("calls", "searches", "input_tokens", "output_tokens", "cached", "unknown")
 _HIDDEN = {"model_calls", "usd"}
-# Columns that tell nothing when all their values are these.
+# Columns that are left out when all their values are these.
 _IDLE = {"cached": 0, "unknown": 0, "searches": 0, "status": "ok"}
 
 
 def cost_view(frame: Any) -> View | None:
-    """Return what is shown of the bill, or of the ledger's rows; None for a part of them, to which the sums do not apply.
+    """Return the display data of the bill or of the ledger's rows; None for a part of them, to which the sums do not apply.
 
     Of calls the last are shown, of sums the first. The session's total is measured against its budget.
     """
@@ -180,19 +180,19 @@ def cost_view(frame: Any) -> View | None:
 
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
 _LOOK: dict[str, Any] = {
-    # it reads on light and dark pages alike: a contrast of 4.5 with white, of 4.2 with JupyterLab's dark theme
+    # legible on light and dark pages: a contrast of 4.5 with white, of 4.2 with JupyterLab's dark theme
     **dict.fromkeys(_INKED, "#777777"),
     "savefig.transparent": True,
     "axes.titlesize": 11,
     "date.converter": "concise",
     "text.parse_math": False,
 }
-# The groups that are shown by name, the dearest.
+# The number of groups that are shown by name: the most expensive.
 _GROUPS = 7
 
 
 def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str) -> bytes:
-    """Return a PNG with the cumulative cost from the first call on, by group, the dearest below.
+    """Return a PNG with the cumulative cost from the first call on, by group, the most expensive at the bottom.
 
     `steps` are, in the order of time, the moment of a call, its group (its kind, its model, …), and the US dollars that it
     added; there is at least one.
@@ -214,7 +214,7 @@ def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str
     first, last = curve.index[[0, -1]]
     curve.loc[last + max((last - first) / 30, pd.Timedelta(minutes=1))] = curve.loc[last]  # the last step has width, too
     groups = curve.loc[last].sort_values(ascending=False).index
-    curve = curve.iloc[:: -(len(curve) // 500 + 1)].iloc[::-1]  # more points than that cannot be told apart
+    curve = curve.iloc[:: -(len(curve) // 500 + 1)].iloc[::-1]  # more points are too close to distinguish
     with matplotlib.rc_context(_LOOK):
         figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
         axes = figure.subplots()

@@ -1,11 +1,10 @@
-"""What went to a model and what came back.
+"""Shows the steps of an answer: the requests that were sent and the responses that came back.
 
-`%trace`: what each step of an answer cost and took on a timeline, and the JSON that went out and came back, folded; of a
-request only what an earlier one had not sent already. One step alone is shown whole. For a class there is a widget
-(`widget.py`): the steps walked through with buttons or arrow keys. All three show the same `step_views`.
+`%trace` shows the cost and duration of each step on a timeline, and the JSON of requests and responses, folded; of a request,
+only the part that no earlier one sent. A single step is shown whole. A widget (`widget.py`) walks a class through the steps
+with buttons or arrow keys. All three show the same `step_views`.
 
-A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values, since it knows
-HTML.
+A `TraceFrame` is a table of steps that shows itself as a trace; it is defined here, above the values, since it knows HTML.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import plural, shorten, visible
 
-# The most JSON of an overview and of a widget, which are stored with the notebook, and of one step; `answer.trace` has all.
+# The most characters of JSON in an overview and a widget, which are stored with the notebook, and in one step; `answer.trace`
+# has all.
 OVERVIEW_CHARACTERS = 48_000
 WIDGET_CHARACTERS = 300_000
 STEP_CHARACTERS = 200_000
-# To how many characters texts are cut: encrypted content and pictures in base64 say nothing beyond the first number, and the
-# others are tried until all fits.
+# The lengths to which texts are cut, tried in turn until all fits. Encrypted content and pictures in base64 say nothing beyond
+# the first.
 _LONGEST = (20_000, 5_000, 1_000, 200, 50)
 
 _HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
@@ -38,21 +38,21 @@ _INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step thro
 
 
 class TraceFrame(WebFrame):
-    """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace, which `view` describes.
+    """Steps of an answer as a DataFrame with the columns of `Answer.steps`; `view` is the display data of its trace.
 
-    What is made from it (`head`, filters, columns) has no view, and is shown by pandas.
+    Frames derived from it (`head`, filters, columns) have no view; pandas shows them.
     """
 
     view: View | None = None
 
 
 def trace_view(frame: TraceFrame) -> View | None:
-    """Return what is shown of a trace."""
+    """Return the display data of a trace."""
     return frame.view
 
 
 def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
-    """Return an answer whose question and steps `redact` has taken the keys out of, for the functions below."""
+    """Return an answer for the functions below, with the keys in its question and steps removed by `redact`."""
     parts = [(step.detail, step.request, step.response) for step in answer.trace]
     clean = json.loads(redact(json.dumps(parts, ensure_ascii=False, default=str)))
     found = zip(answer.trace, clean, strict=True)
@@ -75,11 +75,11 @@ def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
 
 
 def step_views(answer: Answer, most: int = OVERVIEW_CHARACTERS, number: int = 0) -> list[View]:
-    """Return the rows of the timeline, each with what was spent `so_far`, how many tokens were `cached`, and the JSON that was
-    `sent` and that was `got`, "" for none.
+    """Return the rows of the timeline, each with the cost `so_far`, the number of `cached` tokens, and the JSON that was `sent`
+    and `got` ("" for none).
 
-    Of a request this is what an earlier one had not sent; with a `number`, that step is returned alone and whole. Texts are
-    shortened until all JSON takes about `most` characters.
+    `sent` is the new part of a request; with a `number`, only that step is returned, whole. Texts are shortened until all JSON
+    takes about `most` characters.
     """
     rows = list(zip(timeline(answer.trace), answer.trace, requests_news(answer.trace), strict=True))
     if number:
@@ -111,7 +111,7 @@ def compact(value: Any, longest: int) -> Any:
 
 
 def requests_news(trace: Sequence[Step]) -> list[Any]:
-    """Return the requests of all steps, in which what an earlier model request had sent already is only named."""
+    """Return the requests of all steps; in place of the parts that the model request before had sent stands a note."""
     models = [step for step in trace if step.kind == "model" and isinstance(step.request, Mapping)]
     before = {step.n: earlier for earlier, step in pairwise(models)}
     return [_news(step.request, before[step.n]) if step.n in before else step.request for step in trace]

@@ -1,7 +1,7 @@
-"""The trace as a widget (anywidget, the extra `[widget]`): a file of its own, since its class can be made only where that is.
+"""The trace as a widget (anywidget, the extra `[widget]`): in its own file, since the class needs anywidget to be defined.
 
-It builds its page from text nodes only. JupyterLab shows nothing in the place of a widget whose state was not saved, so the
-plain trace is put out before the widget, which hides it while it lives.
+It builds its page from text nodes only. JupyterLab shows nothing for a widget whose state was not saved, so the plain trace is
+displayed before the widget, which hides it while it is live.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TraceWidget(anywidget.AnyWidget):
     page: Mapping[str, str]
 
     def _ipython_display_(self) -> None:
-        """Show the page, and behind it, in a notebook, the view that hides it."""
+        """Show the page and, in a notebook, below it the widget that hides it."""
         put: Any = display  # it carries no types
         put({**self.page, "text/html": f'<div class="{self.mark}">{self.page["text/html"]}</div>'}, raw=True)
         if is_notebook(get_ipython()):

@@ -1,7 +1,7 @@
-"""How a line of our magics is read: options first, then text that arrives byte for byte, with variables put in by name.
+"""Reads the line of a magic: options first, then text that arrives byte for byte, with variables inserted by name.
 
-A magic is a function of a `Call`. Its options are IPython's own arguments (`magic_arguments`), which its help, its parser and
-completion share. Only `{name}` of an existing variable is replaced, once; nothing is evaluated. IPython is kept from expanding
+A magic is a function of a `Call`. Its options are declared with IPython's `magic_arguments`, which help, parser and completion
+share. Only `{name}` of an existing variable is replaced, once; nothing is evaluated. IPython is kept from expanding
 `$500` and `{x}`, and from reading a "?" at the end of a question as a call for help.
 """
 
@@ -28,16 +28,16 @@ _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare
 _END = r"--(?:\s+|$)"
 _WORD = r"""(?:"[^"]*"|'[^']*'|\S)+"""  # quotes keep what they enclose together: a folder's name may hold blanks and dashes
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
-# A magic of ours with something behind it: `%ask?` and `%ask ?` are calls for help, the second of which comes to the magic.
+# One of our magics with text behind it. `%ask?` and `%ask ?` are calls for help; the second reaches the magic.
 _RAW = r"%(?:ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*$)"
-# How similar two names are when one is a typing mistake for the other.
+# The least similarity of a misspelt name to the name that was meant.
 _TYPO = 0.8
 MAX_CHARS = 20_000
 MAX_ROWS = 100
 
 
 class Interrupted(KeyboardInterrupt):
-    """The stop button was pressed. Shown as one line; the cells that wait do not run."""
+    """The stop button was pressed. Shown as one line; waiting cells do not run."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self}"]
@@ -70,7 +70,7 @@ HELP = argument("-h", "--help", action="store_true", help="Show this help.")
 class Call:
     """A line of a magic, and the cell below it as it was typed.
 
-    `options` are those that were given, as keyword arguments; `output` is the variable that `-o` names.
+    `options` are the given ones, as keyword arguments; `output` is the variable that `-o` names.
     """
 
     shell: Any
@@ -87,7 +87,7 @@ class Call:
         return api.session()
 
     def keep(self, value: Any) -> Any:
-        """Return a value, kept in the variable that `-o` named."""
+        """Return a value, after assigning it to the variable that `-o` names."""
         if self.output:
             self.shell.push({self.output: value})
         return value
@@ -96,9 +96,9 @@ class Call:
 def magic(*kinds: str, names: bool = False) -> Callable[[Callable[[Call], Any]], Any]:
     """Make a function of a `Call` a magic for a "line", a "cell" or both. Options may follow the words where it takes `names`.
 
-    What comes back is a method of a shell. `--help` shows its help, and an interrupt ends as one line. The parser is built at
-    its first use, unlike that of IPython's `magic_arguments`: building seven takes longer than all the rest of loading. IPython
-    asks `getdoc` for the text of `%search?`, and leaves the line alone for the mark that `no_var_expand` sets.
+    The result is a method of a shell. `--help` shows its help, and an interrupt ends as one line. The parser is built at
+    its first use, unlike that of IPython's `magic_arguments`: building all takes longer than the rest of loading. IPython
+    calls `getdoc` for `%search?`, and `no_var_expand` keeps it from changing the line.
     """
 
     def decorate(function: Any) -> Any:
@@ -132,10 +132,10 @@ def help_of(parser: Any) -> str:
 
 
 def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any], str]:
-    """Return the options that a line gives, and its text.
+    """Return the options of a line, and its text.
 
     Options stand in front; `--` ends them; the first other word begins the text, in which nothing is an option. Where the text
-    is `names` alone, options may follow them.
+    consists of `names`, options may also follow them.
 
     Raises:
         UsageError: an option is unknown, or its value is missing or wrong.
@@ -157,7 +157,7 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
 
 
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
-    """Return the option at the start of a line as argparse reads it without doubt (`--count=5`), and what follows."""
+    """Return the option at the start of a line in argparse's unambiguous form (`--count=5`), and the rest of the line."""
     found = re.match(_FLAG, line)
     word = line.split(maxsplit=1)[0]
     flag = found[0] if found else word
@@ -209,7 +209,7 @@ class RawAssignment(_Raw, MagicAssign):
 
 
 def variables_of(shell: Any) -> dict[str, Any]:
-    """Return the variables that the user made, without those that IPython put into the namespace itself."""
+    """Return the user's variables, without IPython's own."""
     hidden = shell.user_ns_hidden
     return {
         name: value
@@ -221,7 +221,7 @@ def variables_of(shell: Any) -> dict[str, Any]:
 def interpolate(text: str, variables: Mapping[str, Any]) -> str:
     """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
 
-    Inserted text is not scanned again. What was cut is printed, and names that are nearly a variable's.
+    Inserted text is not scanned again. A line is printed for each cut, and for each name that is nearly a variable's.
 
     Raises:
         UsageError: a variable cannot be written as text.
@@ -244,8 +244,8 @@ def interpolate(text: str, variables: Mapping[str, Any]) -> str:
 
 
 def as_text(value: Any) -> tuple[str, str]:
-    """Return a variable as text for a model, and what was cut ("100 of 500 rows"): strings as they are, frames and columns in
-    memory as a CSV table, arrays and lists as JSON.
+    """Return a variable as text for a model, and the extent of a cut ("100 of 500 rows"): strings as they are, frames and columns
+    in memory as a CSV table, arrays and lists as JSON.
 
     At most 100 rows and 20,000 characters are given, and the text says so.
     """
@@ -269,7 +269,7 @@ def as_text(value: Any) -> tuple[str, str]:
 
 
 def _table(frame: Any) -> tuple[str, str]:
-    """Return a narwhals frame as a table with its shape, and what was cut of it."""
+    """Return a narwhals frame as a table with its shape, and the extent of a cut."""
     shown, rows = frame.head(MAX_ROWS), len(frame)
     named = getattr(getattr(shown.to_native(), "index", None), "name", None)  # pandas keeps the groups of a sum in its index
     csv = shown.to_native().to_csv() if named else shown.write_csv()

@@ -1,4 +1,4 @@
-"""`%cost`: what was spent, from the ledger; the budgets; the picture."""
+"""`%cost`: the costs from the ledger, the budgets, and a plot."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cost(call: Call) -> Any:
 
 
 def _set_budget(settings: Any, name: str, value: str) -> None:
-    """Set a budget, or remove it; the next call counts with it."""
+    """Set a budget, or remove it; it holds from the next call on."""
     from ipy_websearch.options import checked
 
     usd = None if value == "none" else checked(name, value)
@@ -66,7 +66,7 @@ def _set_budget(settings: Any, name: str, value: str) -> None:
 
 
 def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
-    """Show the picture; where there is nothing to draw, say so."""
+    """Show the plot, or print that there is nothing to plot."""
     from base64 import b64encode
 
     from ipy_websearch.display.tables import cost_png

@@ -1,9 +1,9 @@
 """Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and two input transformers are
 registered; nothing is opened, and what the magics need is imported when they run. Each registration puts its inverse on a
-stack, which unloading runs. The session stays, so that `%reload_ext` loses no money count and no conversation.
+stack, which unloading runs. The session stays, so that `%reload_ext` loses neither costs nor conversation.
 
 Completion is one matcher beside those of IPython and of others: options and their values, providers, models, tools, variables,
-panels, commands; it has nothing to say elsewhere. ipykernel asks the same matchers, so JupyterLab completes as well. Names are
+panels, commands; elsewhere it offers nothing. ipykernel asks the same matchers, so JupyterLab completes as well. Names are
 looked up when Tab is pressed; a failure costs a completion, never the cell.
 """
 
@@ -36,12 +36,12 @@ _CELL = r"\s*%%([a-z]+)\b"
 _VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
 # Positional arguments in which nothing is completed.
 _TEXTS = ("question", "query")
-# What is typed of a word, and all that might be meant.
+# The typed part of a word, and its candidates.
 Found = tuple[str, Iterable[str]]
 
 
 def load(shell: Any) -> None:
-    """Register with a shell, unless that has been done."""
+    """Register with a shell, unless it is done already."""
     if hasattr(shell, _ATTRIBUTE):
         return
     # first: a wrong setting leaves nothing behind
@@ -51,7 +51,7 @@ def load(shell: Any) -> None:
     for name, magic in magics.items():
         for kind in magic.kinds:
             table = shell.magics_manager.magics[kind]
-            if name in table:  # of somebody else: it comes back
+            if name in table:  # another extension's: unloading restores it
                 undo.callback(table.__setitem__, name, table[name])
             else:
                 undo.callback(table.pop, name, None)
@@ -74,7 +74,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Take back what `load` registered; without it, nothing happens."""
+    """Remove what `load` registered; without it, do nothing."""
     if hasattr(shell, _ATTRIBUTE):
         getattr(shell, _ATTRIBUTE).close()
         delattr(shell, _ATTRIBUTE)
@@ -104,7 +104,7 @@ def completion(shell: Any, magics: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
-    """Return what may stand at the cursor: on a line of one of our magics, or in the cell below one."""
+    """Return the candidates at the cursor: on a line of one of our magics, or in the cell below one."""
     cell = re.match(_CELL, context.full_text) if context.cursor_line else None
     found = cell or re.fullmatch(_LINE, context.text_until_cursor)
     if found is None or found[1] not in magics:
@@ -118,7 +118,7 @@ def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
 
 
 def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
-    """Return what may stand behind the words `before`: an option, the value of the one before it, or a name."""
+    """Return the candidates after the words `before`: an option, the value of the one before it, or a name."""
     flags = parser._option_string_actions
     last = flags.get(before[-1]) if before else None
     if last is not None and last.nargs != 0:
@@ -133,7 +133,7 @@ def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
 
 
 def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
-    """Return the values that an argument may have, as far as they are known, by its name or by a command of %websearch."""
+    """Return the known values of an argument, by its name or by a command of %websearch."""
     from ipy_websearch import api
     from ipy_websearch.keys import KEYS
     from ipy_websearch.model.requests import ALIASES

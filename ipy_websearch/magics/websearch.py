@@ -241,7 +241,7 @@ def cells_wait(shell: Any) -> bool:
 
 
 def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
-    """Return what works now, and what is missing with the command that sets it, by their headings; never a key's value."""
+    """Return what works, and what is missing with the command that sets it, by heading; never a key's value."""
     import ipy_websearch
     from ipy_websearch.keys import KEYS
 
@@ -275,7 +275,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _answers(session: Any) -> str:
-    """Return who answers questions."""
+    """Return a description of the model that answers questions."""
     from ipy_websearch.model.requests import model_id
 
     name = model_id(session.settings.model)
