@@ -244,8 +244,8 @@ def interpolate(text: str, variables: Mapping[str, Any]) -> str:
 
 
 def as_text(value: Any) -> tuple[str, str]:
-    """Return a variable as text for a model, and the extent of a cut ("100 of 500 rows"): strings as they are, frames and columns
-    in memory as a CSV table, arrays and lists as JSON.
+    """Return a variable as text for a model, and the extent of a cut ("100 of 500 rows"): strings as they are, frames and
+    columns in memory as a CSV table, arrays and lists as JSON.
 
     At most 100 rows and 20,000 characters are given, and the text says so.
     """
