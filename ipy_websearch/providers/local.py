@@ -1,9 +1,10 @@
 """The local index: the embedded articles and the user's folders in one SQLite FTS5 file, and the engine that searches it.
 
-The invariant: the index can always be made again. One of another version is, with its folders; one that is broken or foreign is
-set aside with a warning, and its folders have to be added again. Constructing an index opens and reads nothing. Files are read,
-never run; links that lead out of a folder are not followed. Ranking is FTS5's own bm25 with the title weighted
-(https://www.sqlite.org/fts5.html, read 2026-11), documents with all the words first.
+The invariant: the index can always be made again from the articles and the folders, which are listed in a text file beside it
+too. An index that is broken, emptied, foreign or of another version costs a warning and the time to build it, never an error.
+Constructing an index opens and reads nothing. Files are read, never run; links that lead out of a folder are not followed.
+Ranking is FTS5's own bm25 with the title weighted (https://www.sqlite.org/fts5.html, read 2026-11), documents with all the
+words first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import re
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -35,7 +37,10 @@ from ipy_websearch.text import fenced, plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
+
+# Files stored in one transaction: a commit for each would double the time, and other kernels wait for at most so many.
+BATCH = 500
 
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 KINDS = {
@@ -47,9 +52,11 @@ KINDS = {
 }
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
-MAX_TERMS = 32
-# By what a document gains that holds two neighbours of the query side by side ("largest country").
-TOGETHER = 1.3
+MAX_TERMS, CANDIDATES = 32, 40
+# The most documents with the words of a query that are ranked; a word that stands in more of them says nothing beside others.
+COMMON = 2_000
+# The factor for a document that holds two neighbours of the query side by side ("largest country"), among its first words.
+TOGETHER, MAX_PAIRS = 1.3, 4
 # The share of a query's words that a document must hold, unless one stands in its title.
 LEAST_COVERAGE = 0.33
 
@@ -60,16 +67,28 @@ _SCHEMA = (
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
         changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
+    "CREATE INDEX places ON documents (date, url)",
     "CREATE VIRTUAL TABLE words USING fts5(title, body, tokenize='porter unicode61 remove_diacritics 2')",
     "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.rowid; END",
 )
+_LIST = "INSERT OR IGNORE INTO folders VALUES (?)"
+_LISTED = "SELECT path FROM folders ORDER BY path"
 _STORE = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
 _INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
-_RANKED = """SELECT id, url, date, documents.title, -bm25(words, 8.0, 1.0) FROM words JOIN documents ON id = words.rowid
-WHERE words MATCH ?"""
+# A word that stands in very many documents is ranked in the first of them alone.
+_RANKED = f"""SELECT * FROM (
+    SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {{narrowed}} LIMIT {COMMON}
+) ORDER BY score DESC LIMIT {CANDIDATES}"""
+_ON_SITE = "instr(lower(replace(url, '%20', '-')), '/' || ? || '/')"
+# How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 stops behind the last of them, but looks for a
+# phrase that none holds until the end of the index: with the plus it does so once, not once for each document.
+_HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
+WHERE words MATCH phrase.value AND words.rowid <= (SELECT max(value) FROM json_each(?2))
+AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
+_TITLES = "SELECT id, url, title FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+_IS_COMMON = f"SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET {COMMON}"
 _DOCUMENT = "SELECT title, body, date FROM documents WHERE url = ?"
 _DROP = "DELETE FROM documents WHERE url = ?"
-_HOLDING = "SELECT rowid FROM words WHERE words MATCH ?"
 _KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
 WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"""
@@ -111,6 +130,7 @@ class LocalProvider(
         super().__init__(context)
         path = context.data_dir / "index.sqlite"
         self._corpus = corpus or files("ipy_websearch.corpus")
+        self._list_file = path.with_suffix(".folders")
         self._to_restore: list[Path] = []
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
@@ -140,15 +160,21 @@ class LocalProvider(
         terms = query_terms(request.query)
         if not terms:
             return []
+        narrowed, values = _narrowed(request)
+        select = _RANKED.format(narrowed=narrowed)
         quoted, wanted = [_quoted(term) for term in terms], set(map(stem, terms))
-        held = Counter(at for term in quoted for (at,) in self._rows(_HOLDING, term))
-        together = {at for pair in pairwise(terms) for (at,) in self._rows(_HOLDING, _quoted(" ".join(pair)))}
-        ranked = []
-        for at, url, day, title, score in self._rows(_RANKED, " OR ".join(quoted)):
-            named = wanted.intersection(_stems(title))
-            if _is_asked_for(request, url, day) and (named or held[at] >= LEAST_COVERAGE * len(terms)):
-                score *= TOGETHER if at in together else 1
-                ranked.append((held[at] < len(terms), -score, url))
+        every = " AND ".join(quoted)
+        complete = dict(self._rows(select, f"{{title}} : ({every})", *values) + self._rows(select, every, *values))
+        scores = complete
+        if len(complete) < request.count:
+            telling = [term for term in quoted if not self._rows(_IS_COMMON, term)]
+            scores = dict(self._rows(select, " OR ".join(telling or quoted), *values)) | complete
+        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], scores):
+            scores[at] *= TOGETHER
+        held, ranked = self._held(quoted, scores), []
+        for at, url, title in self._rows(_TITLES, json.dumps(list(scores))):
+            if wanted.intersection(_stems(title)) or held.get(at, 0) >= LEAST_COVERAGE * len(terms):
+                ranked.append((at not in complete, -scores[at], url))
         found = []
         for *_, rank, url in sorted(ranked)[: request.count]:
             for title, body, day in self._rows(_DOCUMENT, url):  # another kernel may have just taken it out
@@ -178,8 +204,8 @@ class LocalProvider(
         if not os.path.isdir(folder):  # a name that is too long is none either
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
-        self._use(lambda db: db.execute("INSERT OR IGNORE INTO folders VALUES (?)", (str(folder),)))
-        known, report = self._known(folder), IndexReport()
+        self._change_folders(_LIST, folder)
+        known, report, rows = self._known(folder), IndexReport(), list[tuple[Any, ...]]()
         for path in _files(folder):
             url = path.as_uri()
             try:
@@ -189,9 +215,13 @@ class LocalProvider(
                 report.skipped.append((path, str(exc) or type(exc).__name__))
                 continue
             if document is not None:
-                self._put((*document, *stamp))
+                rows.append((*document, *stamp))
                 report.added, report.updated = report.added + (url not in known), report.updated + (url in known)
             known.pop(url, None)
+            if len(rows) == BATCH:
+                self._put(rows)
+                rows.clear()
+        self._put(rows)
         self._drop(known)
         report.removed = len(known)
         return report
@@ -207,12 +237,12 @@ class LocalProvider(
             names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
         self._drop(self._known(folder))
-        self._use(lambda db: db.execute("DELETE FROM folders WHERE path = ?", (str(folder),)))
+        self._change_folders("DELETE FROM folders WHERE path = ?", folder)
         return listed[folder]
 
     def folders(self) -> list[tuple[Path, int]]:
         """Return (folder, number of documents) for every folder that was added."""
-        listed = self._rows("SELECT path FROM folders ORDER BY path")
+        listed = self._rows(_LISTED)
         return [(Path(path), len(self._known(Path(path)))) for (path,) in listed]
 
     def coverage(self) -> dict[str, int]:
@@ -227,16 +257,33 @@ class LocalProvider(
         for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {stamp:d}")
-        for document in documents:
-            _store(connection, (*document, 0, 0))
-        self._to_restore = [Path(path) for (path,) in connection.execute("SELECT path FROM folders") if os.path.isdir(path)]
+        _store(connection, [(*document, 0, 0) for document in documents])
+        with suppress(OSError):  # nothing was listed yet
+            lines = self._list_file.read_text("utf-8", "replace").splitlines()
+            connection.executemany(_LIST, [(path,) for path in lines if os.path.isabs(path)])
+        self._to_restore = [Path(path) for (path,) in connection.execute(_LISTED) if os.path.isdir(path)]
+
+    def _change_folders(self, statement: str, folder: Path) -> None:
+        """Change the list of folders, in the index and in the file beside it, one kernel at a time."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            connection.execute(statement, (str(folder),))
+            lines = [f"{path}\n" for (path,) in connection.execute(_LISTED)]
+            with suppress(OSError):  # it is read-only; the index has the list as well
+                self._list_file.write_text("".join(lines), "utf-8")
+
+        self._use(change, write=True)
 
     def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the (time, size) of every document below a folder, by address."""
         return {url: (changed, size) for url, changed, size in self._rows(_KNOWN, folder.as_uri())}
 
-    def _put(self, row: tuple[Any, ...]) -> None:
-        self._use(lambda db: _store(db, row), write=True)
+    def _held(self, phrases: Sequence[str], documents: Iterable[int]) -> dict[int, int]:
+        """Return how many of the phrases each document holds; those that hold none are left out."""
+        return dict(self._rows(_HELD, json.dumps(phrases), json.dumps(list(documents))))
+
+    def _put(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._use(lambda db: _store(db, rows), write=True)
 
     def _drop(self, urls: Iterable[str]) -> None:
         self._use(lambda db: db.executemany(_DROP, [(url,) for url in urls]), write=True)
@@ -258,19 +305,24 @@ class LocalProvider(
             raise ProviderError(f"local search: the index failed ({exc})", provider="local", reason="server") from exc
 
 
-def _store(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    """Store a document, with the time and size of its file, in place of the one of the same address."""
-    connection.execute(_DROP, row[:1])
-    at = connection.execute(_STORE, row).lastrowid
-    connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
+def _store(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Store documents, each with the time and size of its file, in place of those of the same address."""
+    for row in rows:
+        connection.execute(_DROP, row[:1])
+        at = connection.execute(_STORE, row).lastrowid
+        connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
 
 
-def _is_asked_for(request: SearchRequest, url: str, day: str) -> bool:
-    """Say whether a document is of the days and the sites that a request allows; a folder on its path counts as its site."""
-    first, last = map(str, base.date_range(request.freshness) or ("", "9999"))
-    path = url.lower().replace("%20", "-")
-    allowed, blocked = ([f"/{site}/" in path for site in sites] for sites in (request.allowed_domains, request.blocked_domains))
-    return first <= day <= last and (any(allowed) or not allowed) and not any(blocked)
+def _narrowed(request: SearchRequest) -> tuple[str, list[str]]:
+    """Return the SQL, with its values, that keeps a search to the days and sites of a request; a folder on the path of a
+    document counts as its site."""
+    days, allowed, blocked = base.date_range(request.freshness), request.allowed_domains, request.blocked_domains
+    conditions = ["date BETWEEN ? AND ?"] if days else []
+    if sites := allowed or blocked:  # never both
+        conditions.append(f"({' + '.join([_ON_SITE] * len(sites))} > 0) = {bool(allowed)}")
+    # Without the plus, SQLite would search anew for each of the documents.
+    narrowed = f"AND +rowid IN (SELECT id FROM documents WHERE {' AND '.join(conditions)})" if conditions else ""
+    return narrowed, [*map(str, days or ()), *sites]
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import re
 from decimal import Decimal
 from urllib.parse import quote
 
+from ipy_websearch.errors import ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import visible
@@ -87,7 +88,7 @@ class WikipediaProvider(
             raw = await self._find(looser, request.count, language)
             if found := self.hits(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
-        pages = await self._introductions([str(item.get("pageid")) for item in found], language)
+        pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
         results = [_result(item, pages.get(str(item.get("pageid")), {}), language) for item in found]
         return self.answer(request, results, raw, notices)
 
@@ -95,11 +96,15 @@ class WikipediaProvider(
         wanted = {"srnamespace": 0, "srprop": "snippet|wordcount", "srinfo": "totalhits"}
         return await self._get({"list": "search", "srsearch": words, "srlimit": count, **wanted}, language)
 
-    async def _introductions(self, ids: list[str], language: str) -> dict[str, base.Json]:
-        """Return the pages with their introductions by page id."""
+    async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, base.Json]:
+        """Return the pages with their introductions by page id; none, and a notice, when that request fails."""
         ids = [page_id for page_id in ids if page_id.isdecimal()][:MAX_EXTRACTS]
         wanted = {"prop": "extracts|info", "inprop": "url", "exintro": 1, "explaintext": 1, "exlimit": MAX_EXTRACTS}
-        raw = await self._get({**wanted, "pageids": "|".join(ids)}, language) if ids else {}
+        try:
+            raw = await self._get({**wanted, "pageids": "|".join(ids)}, language) if ids else {}
+        except ProviderError as exc:
+            notices.append(f"the articles' introductions are missing: {exc}")
+            return {}
         return {str(page.get("pageid")): page for page in base.values(raw, "query.pages") if isinstance(page, dict)}
 
     async def _get(self, params: base.Json, language: str) -> base.Json:

@@ -437,6 +437,16 @@ def test_introductions_come_in_one_more_request(served: Served, monkeypatch: pyt
     assert server.requests[1].params["pageids"] == "7"
 
 
+def test_articles_keep_their_snippets_when_the_introductions_fail(served: Served) -> None:
+    """The second request adds to the answer; its failure is a notice."""
+    server = served("wikipedia")
+    server.answer({"query": {"search": [{"title": "Größe", "pageid": 7, "snippet": "<span>words</span>"}]}})
+    server.answer({"error": {"code": "readonly", "info": "The wiki is read-only"}})
+    results = search("wikipedia", "Größe")
+    assert (results[0].description, results[0].extra_snippets) == ("words", ())
+    assert "introductions are missing" in results.notices[0] and "read-only" in results.notices[0]
+
+
 def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:
     """Wikipedia's etiquette, kept over all searches."""
     server = served("wikipedia")

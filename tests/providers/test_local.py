@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -186,14 +187,37 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalProvider, tmp_
     assert found == {"GRÖSSE": ["german"], "grosse": ["german"], "日本の首都": ["cjk"], "verboten": []}
 
 
-def test_an_index_of_another_version_is_made_anew_with_its_folders(index: LocalProvider, notes: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["another version", "emptied", "broken"])
+def test_an_index_is_made_anew_with_its_folders(index: LocalProvider, notes: Path, tmp_path: Path, damage: str) -> None:
+    """An index of another version, an emptied file and a broken one cost the time to read the folders again, and a notice."""
     index.add_folder(notes)
     index.close()
-    with closing(sqlite3.connect(tmp_path / "home" / "index.sqlite")) as other:
-        other.execute("PRAGMA user_version = 999")
+    file = tmp_path / "home" / "index.sqlite"
+    if damage == "another version":
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("PRAGMA user_version = 999")
+    else:
+        file.write_bytes(b"" if damage == "emptied" else b"no database " * 500)
     again = LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus")
     results = asyncio.run(again.search(SearchRequest("zweigelt")))
-    assert results[0].title == "The plan" and "My Notes was read again" in results.notices[0]
+    assert results[0].title == "The plan" and "My Notes was read again" in " ".join(results.notices)
+    assert again.folders() == [(notes, 5)]
+
+
+def test_kernels_that_add_folders_at_once_lose_none(tmp_path: Path) -> None:
+    """The folders of all are in the index, and in the list that it is made again from."""
+    (tmp_path / "no-corpus").mkdir()
+    folders = [tmp_path / f"notes-{n}" for n in range(6)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "note.md").write_text(f"# Note\n\nloquat of {folder.name}")
+    kernels = [LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus") for _ in folders]
+    with ThreadPoolExecutor(len(folders)) as pool:
+        list(pool.map(LocalProvider.add_folder, kernels, folders))
+    (tmp_path / "home" / "index.sqlite").unlink()
+    again = LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus")
+    for index in (kernels[0], again):
+        assert index.folders() == [(folder, 1) for folder in folders]
 
 
 def test_a_broken_index_is_set_aside_and_said(tmp_path: Path) -> None:
