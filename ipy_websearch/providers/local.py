@@ -305,10 +305,10 @@ class LocalProvider(
             raise ProviderError(f"local search: the index failed ({exc})", provider="local", reason="server") from exc
 
 
-def _store(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+def _store(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     """Store documents, each with the time and size of its file, in place of those of the same address."""
+    connection.executemany(_DROP, [row[:1] for row in rows])  # all first: a delete makes FTS5 write out what was added
     for row in rows:
-        connection.execute(_DROP, row[:1])
         at = connection.execute(_STORE, row).lastrowid
         connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
 
