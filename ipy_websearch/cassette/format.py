@@ -291,7 +291,7 @@ class Matcher:
 
 
 def _same_path(recorded: Any, asked: Any) -> bool:
-    """Say whether two addresses have the same path, but for a prefix that one's own server may have."""
+    """Return whether two addresses have the same path, but for a prefix that a server of one's own may add."""
     short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
     return long.endswith(short)
 
@@ -308,7 +308,7 @@ def _counted_from(text: str, day: date) -> str:
 
 
 def _gist(exchange: Exchange) -> str:
-    """Return what a request is about in a few words: the question to a model, a query, an address."""
+    """Return a request's subject in a few words: the question to a model, a query, an address."""
     words, request = exchange["to"], exchange["request"]
     if exchange["kind"] == "model":
         words = question(request.get("messages") or ())

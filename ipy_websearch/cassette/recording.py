@@ -346,7 +346,7 @@ class RecordedHttp(HttpClient):
 
 
 def recorded_download(cassette: Recording) -> Any:
-    """Return what reads pages through a cassette; see `http.download.download`."""
+    """Return a function that reads pages through a cassette; see `http.download.download`."""
 
     async def download(url: str, **options: Any) -> Download:
         from ipy_websearch.http.download import Download

@@ -53,7 +53,7 @@ PATIENCE_S = 60.0
 LEASE_S = 25 * 3_600.0
 KEPT_S = 30 * 86_400.0
 UNBILLED = ("errored", "canceled", "expired")
-# How far the API's moment of a batch may be from ours, by clocks and a slow upload.
+# The largest difference between a batch's creation time at the API and ours: clocks differ, and uploads take time.
 MAX_SKEW = timedelta(minutes=5)
 
 # A row stands in one batch, that of the kernel which wrote it down first, unless the API has deleted that.
@@ -112,8 +112,7 @@ async def ask_in_batches(run: Enrichment, rows: Sequence[int]) -> None:
 
 
 class BatchRun:
-    """One run: its `rows` that have not ended, by custom_id, and in the `queue` those that are to be sent. The others are in a
-    batch."""
+    """One run: `_rows` has the rows that have not ended, by custom_id, `_queue` those to send; the others are in a batch."""
 
     def __init__(self, run: Enrichment, rows: Sequence[int]) -> None:
         config = run.config
@@ -166,15 +165,18 @@ class BatchRun:
             await self._hand_in(batch)
             return True
         collected = [await self._collected(batch) for batch in found]
-        return (
-            any(collected) or not found
-        )  # with none there is nothing to wait for: the budget is used up, or others have the rows
+        # With none there is nothing to wait for: the budget is used up, or other kernels have the rows.
+        return any(collected) or not found
 
     # --- handing in -------------------------------------------------------------------------------------------------
 
     def _next(self) -> Batch | None:
         """Write down the next batch, with its worst case reserved; None when no row fits into the budget, or another kernel
-        has just written down the same rows."""
+        has just written down the same rows.
+
+        Raises:
+            EnrichmentError: the ledger cannot be written, so that a killed kernel's batch could not be found again.
+        """
         token = uuid.uuid4().hex[:16]
         try:
             worst = {key: self._worst(key) for key in self._queue[:CHUNK_ROWS]}
@@ -185,6 +187,10 @@ class BatchRun:
             return None
         facts = (token, self._run.config.model, time.time(), time.time() - KEPT_S)
         self._ledger.write(lambda c: c.executemany(_WRITE_DOWN, [(row, *facts) for row in rows]))
+        if not self._ledger.flush():
+            raise EnrichmentError(
+                "the ledger cannot be written, and a batch could be lost with the kernel; nothing more was sent"
+            )
         self._queue = self._queue[len(rows) :]
         batch = next((batch for batch in open_batches(self._ledger) if batch.token == token), None)
         if batch is None:
@@ -256,7 +262,7 @@ class BatchRun:
             outcome = self._run.outcomes[n]
             outcome.requests += 1
             if result.get("type") not in UNBILLED:
-                booked[key] = self._priced(result.get("message") or {})
+                booked[key] = self._priced(result.get("message"))
                 outcome.cost_usd = booked[key].cost_usd
             try:
                 outcome.fill(answer_of(result, self._run.asked(n)[0]))
@@ -265,7 +271,8 @@ class BatchRun:
                 outcome.status, outcome.error = "error", why
             self._run.finish(n, outcome)
         self._ledger.write(partial(self._strike_off, batch.token, ours, booked))
-        self._ledger.settle([], batch.token)
+        if len(ours) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
+            self._ledger.settle([], batch.token)
         return True
 
     def _strike_off(
@@ -277,8 +284,9 @@ class BatchRun:
             if struck.rowcount and key in booked:
                 self._ledger.insert(connection, booked[key])
 
-    def _priced(self, message: Mapping[str, Any]) -> LedgerRow:
-        """Return the ledger's row of an answer; nobody knows the cost of one that does not say what it used."""
+    def _priced(self, message: Any) -> LedgerRow:
+        """Return the ledger row of an answer, without a cost when the answer does not report its usage."""
+        message = message if isinstance(message, Mapping) else {}
         model, used = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
         row = self._run.booking(RunBudget()).model_row(model, Usage.from_api(used), batch=True)
         return row if reported(used, "output_tokens") else replace(row, cost_usd=None)
@@ -337,7 +345,7 @@ def answer_of(result: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Cel
 
 
 def _evidence(blocks: Sequence[Mapping[str, Any]], cited: Sequence[tuple[str, str]]) -> Evidence:
-    """Return what the API's searches found. Of the passages, which come encrypted, it has the words that were cited.
+    """Return the results of the API's searches. Their passages come encrypted, so only cited words are known.
 
     Raises:
         RowError: no search worked.

@@ -66,10 +66,9 @@ SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
 
 
 class Equipment(WorkerPlugin):
-    """What a worker process has once for a run: keys and addresses, model client, searches, limiter.
+    """The equipment of a worker process for a run: keys and addresses, model client, searches, limiter.
 
-    `kind` is the class of sessions, which are above this room, so it cannot import them. All that tasks need beside is in
-    `config`, without clients.
+    `_kind` is the class of sessions, which are above this room, so it cannot import them. `_config` is sent without clients.
     """
 
     def __init__(self, session: Session, run: str, config: RowConfig, searches: SearchTerms) -> None:
@@ -279,7 +278,7 @@ class DaskWorkers:
 
 
 def _worst_of(run: Enrichment, n: int) -> Decimal | None:
-    """Return what a row may cost at worst: each search adds a request with what it found (None: unknown)."""
+    """Return a row's highest possible cost, None when it is unknown: each search adds a request with its results."""
     if not run.budget.bounded:
         return None
     config, (columns, values) = run.config, run.asked(n)

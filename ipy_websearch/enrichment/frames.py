@@ -143,7 +143,7 @@ def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: Enrich
 
 
 def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
-    """Return a frame in memory, and what makes one of the kind that was given of it.
+    """Return a frame in memory, and a function that turns such a frame into the kind that was given.
 
     A relation stays with its connection, where it can be joined with others: only its own `query` leads there.
     """

@@ -21,6 +21,7 @@ from ipy_websearch import api
 from ipy_websearch.enrichment import batch
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
 from tests.benchmarks import ROOT
@@ -193,6 +194,13 @@ def test_a_batch_that_is_gone_is_asked_by_the_next_call(messages_api: Any) -> No
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all()
 
 
+def test_nothing_is_sent_that_could_not_be_found_again(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "flush", lambda ledger: False)  # stands for a full disk
+    with pytest.raises(EnrichmentError, match="the ledger cannot be written.*nothing more was sent"):
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+    assert created(messages_api) == 0
+
+
 def test_a_server_without_batches_is_no_matter_of_asking_again(messages_api: Any) -> None:
     messages_api.batches.fail = [404]
     with pytest.raises(ConfigError, match="no Message Batches.*leave mode='batch' out"):
@@ -240,6 +248,7 @@ def unexpected(line: str) -> str:
         (ended(type="expired"), "24 hours"),
         (ended(type="canceled"), "cancelled"),
         (lambda line: line[:-9], "no result for this row"),
+        (ended(type="succeeded", message="no message"), "no result for this row"),
         (unexpected, "no result for this row that can be read; run it again (AttributeError)"),
     ],
 )
