@@ -409,7 +409,7 @@ Render = Callable[[str, ToolOutput], Block]
 
 
 def is_sound(messages: Any) -> bool:
-    """Say whether messages have the form that is relied on here; what has not is for the API to refuse, in its own words."""
+    """Return whether messages have the form that is relied on here; what has not is for the API to refuse, in its own words."""
     return isinstance(messages, list) and all(
         isinstance(message, Mapping)
         and isinstance(message.get("role"), str)
@@ -492,7 +492,7 @@ class Unpacked:
                 self._turn.append(self._with_citations(block))
 
     def _begins_turn(self, block: Mapping[str, Any], own: tuple[int, str] | None) -> bool:
-        """Say whether a block behind results is of the model's next reply. A call of the caller's tool that follows at once
+        """Return whether a block behind results is of the model's next reply. A call of the caller's tool that follows at once
         counts to the reply with our calls: apart from the thinking before it, it would be refused."""
         if own is not None:
             return block["type"] == "server_tool_use" and own[0] != self._round

@@ -306,5 +306,5 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
 
 
 def _handed_back(reply: Reply) -> bool:
-    """Say whether a reply calls tools of the caller's."""
+    """Return whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)

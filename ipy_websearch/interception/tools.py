@@ -103,7 +103,7 @@ def kind_of(tool: Any, *, named: bool = False) -> Kind | None:
 
 
 def runs_natively(tool: Mapping[str, Any], platform: Platform) -> bool:
-    """Say whether the platform itself runs a web tool; our own names are asked for by people who want us to run them."""
+    """Return whether the platform itself runs a web tool; our own names are asked for by people who want us to run them."""
     kind = str(tool.get("type") or "")
     if not platform.server_tools or not kind.startswith(("web_search_", "web_fetch_")):
         return False
@@ -267,7 +267,7 @@ def code_of(output: ToolOutput) -> str:
 
 
 def _permitted(url: str, tool: WebTool) -> bool:
-    """Say whether a result keeps to the lists of domains with their paths."""
+    """Return whether a result keeps to the lists of domains with their paths."""
     allowed = not tool.allowed_domains or any(_is_under(url, place) for place in tool.allowed_domains)
     return allowed and not any(_is_under(url, place) for place in tool.blocked_domains)
 

@@ -1,5 +1,5 @@
-"""The one door to the model: the anthropic SDK's clients, opened here and nowhere else, and a reader of what they get back:
-streams as they come in, whole messages, the blocks that they add up to, refusals.
+"""The one door to the model: the anthropic SDK's clients, opened here and nowhere else, and a reader of their replies: streams,
+whole messages, the blocks they add up to, errors.
 
 The SDK (2.x) gives keys, headers, platforms and error classes. Keys and addresses of a platform come from the places that the
 SDK documents for it (2.12).
@@ -142,11 +142,11 @@ class ModelClient:
         return PLATFORMS[self._platform()] if self._platform() else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
 
     def platform_for(self, model: str) -> Platform:
-        """Return what the platform in force can take with a model: a server at an address may serve any."""
+        """Return the features of the platform in force with a model: a server at an address may serve any."""
         return settled(self.platform, "", model)
 
     def lacks(self, model: str, what: Lack) -> bool:
-        """Say whether the server has refused something of a request to a model before."""
+        """Return whether the server has refused something of a request to a model before."""
         return (os.environ.get("ANTHROPIC_BASE_URL"), model, what) in self._lacks
 
     def note_lack(self, model: str, what: Lack) -> None:
@@ -464,7 +464,7 @@ class Reply:
                 self.complete = True
 
     def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
-        """Take in what the beginning and the end of a message have in common."""
+        """Take in the fields that the beginning and the end of a message share."""
         if isinstance(usage := event.get("usage"), Mapping):
             self.usage_fields.update({name: value for name, value in usage.items() if value is not None})
         named = event.get("container") or part.get("container")
@@ -556,7 +556,7 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
 
 
 def is_transient(error: ModelError) -> bool:
-    """Say whether the same request may succeed a moment later."""
+    """Return whether the same request may succeed a moment later."""
     if error.kind == "do_not_retry" or is_spent(error):
         return False
     if error.status in (None, 200):
@@ -565,7 +565,7 @@ def is_transient(error: ModelError) -> bool:
 
 
 def is_spent(error: ModelError) -> bool:
-    """Say whether the account's money or quota is used up, so that every request is refused until somebody acts."""
+    """Return whether the account's money or quota is used up, so that every request is refused until somebody acts."""
     return _spent(error.status, str(error), error.retry_after)
 
 
@@ -575,7 +575,7 @@ def _spent(status: int | None, detail: str, wait_s: float | None) -> bool:
 
 
 def may_be_billed(error: ModelError | None) -> bool:
-    """Say whether a request of which no usage came may be billed: it went out, and was not refused."""
+    """Return whether a request of which no usage came may be billed: it went out, and was not refused."""
     if error is None or (error.status == 200 and error.kind == NO_MESSAGE):
         return True
     return error.status in (None, 200) and error.kind in _MAYBE_BILLED

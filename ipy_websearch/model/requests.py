@@ -1,5 +1,5 @@
-"""Messages API requests: what platforms and models take, the body, a history that stays legal, results as the platform takes
-them, and the tokens of it all. Pure.
+"""Messages API requests: the features of platforms and models, the body, a valid history, results in the platform's form, and
+token estimates. Pure: nothing is sent here.
 
 Sources of the tables: platform.claude.com/docs (models, search results, server tools, prompt caching) and the servers' own
 sources, read 2026-11: Ollama's anthropic.go drops unknown blocks, `is_error` and `tool_choice`; vLLM's protocol.py rejects
@@ -38,7 +38,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a platform takes.
+    """A platform's features.
 
     `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
     last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
@@ -123,7 +123,7 @@ def model_id(name: str) -> str:
 
 
 def cites(name: str) -> bool:
-    """Say whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
+    """Return whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
     return bool(_CITING.search(name))
 
 
@@ -134,7 +134,7 @@ def _version(name: str) -> tuple[str, tuple[int, int]]:
 
 
 def forces_tools(name: str) -> bool:
-    """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
+    """Return whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
 
     From Fable and Mythos 5.1, Opus and Sonnet 5.5 on the API answers 400 to that; Haiku takes it up to 5.5
     (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). Later models are taken
@@ -296,7 +296,7 @@ def user_message(text: str) -> Message:
 
 
 def sendable(block: Mapping[str, Any]) -> bool:
-    """Say whether a block of a reply may be sent back: empty text blocks may not."""
+    """Return whether a block of a reply may be sent back: empty text blocks may not."""
     return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
 
 
@@ -314,12 +314,12 @@ def closed(messages: Sequence[Message]) -> list[Message]:
 
 
 def without_thinking(messages: Sequence[Message]) -> list[Message]:
-    """Return the history without what the model thought."""
+    """Return the history without the model's thinking."""
     return _with_own(messages, lambda block: block.get("type") not in THINKING)
 
 
 def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
-    """Say whether a request has the model, the instructions and the tools of an earlier one.
+    """Return whether a request has the model, the instructions and the tools of an earlier one.
 
     Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
     stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
@@ -513,7 +513,7 @@ def _native(tokens: int, body: Mapping[str, Any]) -> int:
 
 
 def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
-    """Return what the API's own tools may add to the input of one request, when each is used as often as it may be.
+    """Return the input tokens that the API's own tools add to one request at most.
 
     After each use the model reads all of the prompt again, and the API bills every reading. Recorded in 2026: ten searches
     made 2,479 tokens into 404,500.
@@ -537,12 +537,12 @@ def cache_marks(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
-    """Say whether a request writes to the prompt cache for longer than five minutes, which costs more."""
+    """Return whether a request writes to the prompt cache for longer than five minutes, which costs more."""
     return any(mark.get("ttl") not in (None, "5m") for mark in cache_marks(body))
 
 
 def counted(fields: Any, body: Mapping[str, Any], content: Sequence[Mapping[str, Any]]) -> tuple[Usage, bool]:
-    """Return what a request used by its reply's `usage` object, and whether any of it had to be estimated.
+    """Return a request's usage by its reply's `usage` object, and whether any of it had to be estimated.
 
     Some servers report nothing, and a request that was cut off before its reply began is billed for what it read all the same:
     it is never taken for free. `body` is the request, `content` the blocks of the reply.

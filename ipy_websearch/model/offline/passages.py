@@ -254,7 +254,7 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
 
 
 def _answers(sentence: str, wanted: set[str], source: Source) -> bool:
-    """Say whether a sentence has all that is wanted, and what the article's fact line says of the thing asked for."""
+    """Return whether a sentence has all that is wanted, and what the article's fact line says of the thing asked for."""
     facts = [fact.partition(": ")[2] for run in _asked_facts(source, wanted) for fact in run.split("; ")]
     values = [re.sub(r" \(.*", "", value) for value in facts]
     return wanted <= {*stems(sentence), *stems(source.title)} and any(quote_has(value, sentence) for value in values)
