@@ -227,8 +227,8 @@ def _platform_names(given: Collection[Any]) -> frozenset[str]:
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:
-    """Return whether results in a request may be cited: not together with an output format, nor beside the caller's own that may
-    not be."""
+    """Return whether results in a request may be cited: not with an output format, nor beside the caller's own results that may
+    not be cited."""
     config = body.get("output_config")
     if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
         return False
