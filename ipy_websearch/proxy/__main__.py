@@ -66,7 +66,7 @@ def serve(options: argparse.Namespace) -> None:
 
     Raises:
         ConfigError: an option is wrong, or the extra is not installed.
-        OSError: the port cannot be had.
+        OSError: the port is not available.
     """
     try:
         import uvicorn
@@ -86,7 +86,7 @@ def serve(options: argparse.Namespace) -> None:
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
     proxy = Proxy(options.platform, interceptor, local_only=local)
-    # A wrong setting is told here, and not to whoever asks first.
+    # A wrong setting is an error at the start, not at the first request.
     interceptor.session.provider_to_ask(options.provider or options.search_tool)
     with socket.create_server((options.host, options.port)) as listener:
         port = listener.getsockname()[1]

@@ -135,7 +135,7 @@ async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]
 
 
 def may_ask(headers: Headers, *, local_only: bool) -> bool:
-    """Say whether a program asks, and not a web page; `local_only` wants this machine's own name in `Host`."""
+    """Return whether a program asks, and not a web page; `local_only` wants this machine's own name in `Host`."""
     origins = headers.getlist("origin")
     if not all(map(is_loopback, origins)):
         return False
@@ -145,7 +145,7 @@ def may_ask(headers: Headers, *, local_only: bool) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Say whether an address, `http://host:port` or `//host`, is this machine's alone."""
+    """Return whether an address, `http://host:port` or `//host`, is on this machine."""
     with suppress(ValueError):
         host = urlsplit(address).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -153,7 +153,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _told(exc: BaseException) -> Response:
-    """Return what the client is told of an error."""
+    """Return the response for an error."""
     match exc:
         case ClientDisconnect():
             return Response(status_code=499)  # nginx's "client closed request": nobody reads it
@@ -168,8 +168,7 @@ def _told(exc: BaseException) -> Response:
         case WebSearchError():
             return _error(400, str(exc))
         case _:  # what a plug-in raises becomes an answer that the client understands
-            said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
-            return _error(502, said)
+            return _error(502, f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})")
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
