@@ -56,6 +56,7 @@ class Service:
         self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0}
         self.active = 0
         self.batches: list[list[JSON]] = []
+        self.created: list[str] = []
         self.random = random.Random(7)
 
     def app(self) -> web.Application:
@@ -162,6 +163,7 @@ class Service:
         self.counts["requests"] += len(requests)
         found = [{"type": "succeeded", "message": self.reply(one["params"])[0]} for one in requests]
         self.batches.append([{"custom_id": one["custom_id"], "result": r} for one, r in zip(requests, found, strict=True)])
+        self.created.append(datetime.now(UTC).isoformat())
         return web.json_response(self._batch(len(self.batches) - 1, ended=False))
 
     async def listing(self, request: web.Request) -> web.Response:
@@ -180,9 +182,12 @@ class Service:
         size = len(self.batches[number])
         counts = {"processing": 0 if ended else size, "succeeded": size * ended, "errored": 0, "canceled": 0, "expired": 0}
         status = "ended" if ended else "in_progress"
-        created = datetime.now(UTC).isoformat()
         where = f"/v1/messages/batches/batch_{number}"
-        facts = {"request_counts": counts, "created_at": created, "results_url": f"{where}/results" if ended else None}
+        facts = {
+            "request_counts": counts,
+            "created_at": self.created[number],
+            "results_url": f"{where}/results" if ended else None,
+        }
         return {"id": f"batch_{number}", "processing_status": status, **facts}
 
 
