@@ -289,7 +289,8 @@ class BatchRun:
         message = message if isinstance(message, Mapping) else {}
         model, used = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
         row = self._run.booking(RunBudget()).model_row(model, Usage.from_api(used), batch=True)
-        return row if reported(used, "output_tokens") else replace(row, cost_usd=None)
+        is_known = reported(used, "input_tokens") and reported(used, "output_tokens")
+        return row if is_known else replace(row, cost_usd=None)
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:
