@@ -60,12 +60,12 @@ _FIRST_MARK, _MARKS = 0x20000, 42_000
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
 _HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
 _MAX_DEPTH = 300  # markdownify takes three calls a level, trafilatura's time grows with its square
-_BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
-_SMALL_BLOCK = 200  # characters; a cookie bar below that can be much of a short page
-_AREA_SHARE = 0.9
-_SMALL_PAGE = 1_500  # characters; below it, what lies outside the area is too little to be told from content
-_PROSE_CHARACTERS = 80  # a run of that length that is not mostly links is a paragraph
-_PROSE_LINKED = 0.4
+# A block with a larger share of the page's text is not boilerplate, whatever it is called; a cookie bar of fewer characters can
+# be much of a short page.
+_BOILERPLATE_SHARE, _SMALL_BLOCK = 0.3, 200
+# In a page of fewer characters, text outside the area is too little to be told from content.
+_AREA_SHARE, _SMALL_PAGE = 0.9, 1_500
+_PROSE_CHARACTERS, _PROSE_LINKED = 80, 0.4  # a run of that length with a smaller share of link text is a paragraph
 _MOSTLY_LINKED = 0.6
 # trafilatura's choice is weak when it is this short or holds this little prose; it is an article, whatever the page says, when
 # it is that long and nearly all prose.

@@ -81,8 +81,9 @@ def is_binary(text: str) -> bool:
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
-    Order: a byte order mark, UTF-8 (a header that says so allows a few broken bytes), the header, the page's own declaration,
-    detection, which mixes up Latin letters: those are windows-1252. Bytes that do not fit become U+FFFD; NUL bytes go.
+    Order: a byte order mark, UTF-8 but for ISO-2022's escapes (a header that says UTF-8 allows a few broken bytes),
+    the header, the page's own declaration, detection, which mixes up Latin letters: those are windows-1252. Bytes that do not
+    fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
@@ -92,14 +93,14 @@ def decode(body: bytes, content_type: str = "") -> str:
     header = _CHARSET.search(content_type)
     label = header[1].lower() if header else ""
     text = body.decode("utf-8-sig", "replace")
-    if text.count("\ufffd") <= (_FEW * len(text) if label in ("utf-8", "utf8") else 0):
+    if b"\x1b$" not in body and text.count("\ufffd") <= (_FEW * len(text) if label in ("utf-8", "utf8") else 0):
         return text
     label = "" if label.startswith("utf") else _WIDER.get(label, label)
     found = UnicodeDammit(body, [label], is_html=True)
     charset = found.original_encoding or "cp1252"
     if charset not in (label, found.declared_html_encoding, "utf-8"):
         letters = (c for c in found.unicode_markup or "" if c > "\u024f" and c.isalpha())
-        charset = "cp1252" if len(body.translate(None, _ASCII)) < _SURE or not any(letters) else charset
+        charset = "cp1252" if 0 < len(body.translate(None, _ASCII)) < _SURE or not any(letters) else charset
     return body.decode(_WIDER.get(charset, charset), "replace")
 
 

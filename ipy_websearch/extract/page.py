@@ -1,6 +1,6 @@
 """A fetched body as Markdown: `extract`, the one door of the extraction.
 
-HTML is parsed, asked what it says about itself, cleaned, cut to its content (`content`) and
+HTML is scanned (may it be parsed at all?), parsed, asked what it says about itself, cleaned, cut to its content (`content`) and
 rendered. All of it works on hostile input and is meant to run in the worker process, which can be killed.
 """
 
@@ -31,6 +31,10 @@ from ipy_websearch.extract.formats import (
 )
 from ipy_websearch.results import Page
 from ipy_websearch.text import fenced, parse_date, visible
+
+# libxml2 is quadratic in the attributes of one tag (100,000 take over 10 s); so many tags take as long. A page beyond either
+# limit would hold up the pages behind it. The characters of a tag are counted without its quoted values.
+_MAX_TAGS, _MAX_TAG = 300_000, 50_000
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
@@ -87,7 +91,14 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
         raise FetchError(f"{url} is {what}, {len(body):,} bytes; only text pages and PDFs can be read")
     if kind not in _HTML_KINDS and not (kind.endswith("xml") and _HTML_TAG.search(text[:2000])):
         return read_text(text, kind, url)
-    return _words(text, url, plain) if plain else _html(text, url)
+    why = plain or _too_hard(text)
+    return _words(text, url, why) if why else _html(text, url)
+
+
+def _too_hard(page: str) -> str:
+    """Return why a page must not be parsed, "" when it may be; takes linear time."""
+    long = (re.sub(_QUOTED, "", m[0]) for m in _MARKUP.finditer(page) if m["name"] and len(m[0]) > _MAX_TAG)
+    return "it has too many tags or attributes" if page.count("<") > _MAX_TAGS or any(len(t) > _MAX_TAG for t in long) else ""
 
 
 def _words(page: str, url: str, why: str) -> Page:
@@ -224,9 +235,7 @@ def _json(text: str, look: Any = None) -> Any:
 
 # --- pages that are empty until a script fills them -----------------------------------------------------------------------
 
-_ENOUGH_CHARACTERS = 400
-_MAX_JSON = 3_000_000
-_BLANKS = 12  # a string with more is text
+_ENOUGH_CHARACTERS, _MAX_JSON, _BLANKS = 400, 3_000_000, 12  # a string with more blanks is text
 _BLANK_LINE = "\n\n"
 _TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
 _PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)

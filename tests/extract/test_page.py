@@ -252,7 +252,7 @@ ICE = "<html><head><title>氷</title></head><body><p>氷は水より軽いので
 @pytest.mark.parametrize(
     ("text", "charset"),
     [(WATER, c) for c in ("utf-16", "utf-8", "utf-8-sig", "cp1251", "koi8-r")]
-    + [(ICE, c) for c in ("utf-16", "utf-8", "shift_jis", "euc-jp")]
+    + [(ICE, c) for c in ("utf-16", "utf-8", "shift_jis", "euc-jp", "iso-2022-jp")]
     + [("<html><body><p>Schöne Grüße aus dem hohen Norden.</p></body></html>", "utf-8")],
 )
 def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, charset: str, header: str) -> None:
@@ -321,10 +321,19 @@ def test_what_is_no_text_is_refused_by_its_name(body: bytes, content_type: str, 
     assert said in str(caught.value) and URL in str(caught.value)
 
 
-@pytest.mark.parametrize("opening", ["<div>" * 100_000, "<h1>" * 2_000], ids=["for the parser", "for its readers"])
-def test_a_page_that_is_nested_too_deep_gives_its_words_and_says_why(opening: str) -> None:
+@pytest.mark.parametrize(
+    ("opening", "why"),
+    [
+        ("<div>" * 100_000, "its elements are nested too deep"),
+        ("<h1>" * 2_000, "its elements are nested too deep"),
+        ("<div " + " ".join(f"a{i}=1" for i in range(50_000)) + ">", "it has too many tags or attributes"),
+        ("<b>x</b>" * 200_000, "it has too many tags or attributes"),
+    ],
+    ids=["deep for the parser", "deep for its readers", "attributes", "tags"],
+)
+def test_a_page_that_is_too_hard_gives_its_words_and_says_why(opening: str, why: str) -> None:
     got = read(f"{opening}<p>kept</p>")
-    assert "kept" in got.content and got.note == "plain text only: its elements are nested too deep"
+    assert "kept" in got.content and got.note == f"plain text only: {why}"
 
 
 @pytest.mark.parametrize(
@@ -332,7 +341,7 @@ def test_a_page_that_is_nested_too_deep_gives_its_words_and_says_why(opening: st
     [
         "<p>kept</p><table>" + ("<tr>" + "<td colspan=50 rowspan=50>x</td>" * 20 + "</tr>") * 50 + "</table>",
         "<p>kept</p><nav>" + "<br>" * 100_000 + "</nav>",
-        "<div " + " ".join(f"a{i}=1" for i in range(20_000)) + "><p>kept</p></div>",
+        "<div " + " ".join(f"a{i}=1" for i in range(5_000)) + "><p>kept</p></div>",
     ],
     ids=["spans", "what is dropped", "attributes"],
 )
