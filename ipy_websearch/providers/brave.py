@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -174,8 +175,12 @@ def _rate_limit(response: HttpResponse) -> Reason:
         [float(window) for window in re.findall(r"\d+(?:\.\d+)?", response.headers.get(f"x-ratelimit-{name}", ""))]
         for name in ("reset", "remaining", "limit")
     )
+    meta = None
+    with suppress(ValueError):  # the body is no JSON
+        meta = base.at(response.json(), "error.meta")
+    quota, used = (base.number(base.at(meta, name)) or 0.0 for name in ("quota_limit", "quota_current"))
     wait = retry_after(response.headers) or 0.0
-    if left[1:2] == [0] and limits[1:2] != [0]:
+    if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         wait = max([wait, *resets[1:2]])
         until = f"; {base.ask_again(wait)}" if wait else ""  # nothing said when it is over
         return Reason(f"the plan's limit per month is used up{until}", wait or None, "quota")

@@ -238,6 +238,15 @@ def test_brave_tells_a_busy_second_from_a_used_up_month(
     assert (caught.value.retry_after, caught.value.reason, len(server.requests)) == (wait, reason, 1)
 
 
+def test_brave_says_in_the_body_that_the_month_is_used_up(served: Callable[[str], Service]) -> None:
+    """Some refusals have no rate-limit headers."""
+    meta = {"quota_limit": 2_000, "quota_current": 2_000}
+    served("brave").answer({"error": {"code": "RATE_LIMITED", "meta": meta}}, status=429)
+    with pytest.raises(RateLimitedError, match="per month is used up") as caught:
+        search("brave")
+    assert (caught.value.retry_after, caught.value.reason) == (None, "quota")
+
+
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
     "body",
