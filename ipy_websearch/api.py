@@ -25,9 +25,6 @@ __all__ = ["ask", "cost", "end_session", "enrich", "fetch", "run_enrichment", "s
 # Seconds between two looks at the progress of an enrichment.
 TICK_S = 0.2
 
-# Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is.
-STOP_S = 2.0
-
 INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
 
 
@@ -189,7 +186,7 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
             task.future.result()
         except KeyboardInterrupt:
             work.stop()
-            task.wait(STOP_S)
+            task.wait(background.GRACE_S)  # then the frame is taken as it is
             interrupted = True
     if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
         print(told)

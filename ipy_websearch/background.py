@@ -68,6 +68,7 @@ class Task(Generic[T]):
         self.future: Future[T] = Future()
         self._function = function
         self._task: asyncio.Task[None] | None = None
+        self._has_ended = False
         self._running = _thread.allocate_lock()  # bare: an interrupt can leave `threading`'s and a future's own locks held
         self._running.acquire()
         if start:
@@ -89,13 +90,14 @@ class Task(Generic[T]):
         except BaseException as exc:
             self.future.set_exception(exc)
         finally:
+            self._has_ended = True
             self._running.release()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it has ended, by then at the latest."""
-        if ended := self._running.acquire(timeout=timeout_s):
-            self._running.release()
-        return ended
+        """Wait for its end, `timeout_s` seconds at most; return whether it has ended."""
+        if not self._has_ended and self._running.acquire(timeout=timeout_s):
+            self._running.release()  # an interrupt just before leaves it held, so `_has_ended` is the answer
+        return self._has_ended
 
     def cancel(self) -> bool:
         """Cancel it and wait until it has ended, a second at most (on the loop itself: do not wait); return whether it has."""

@@ -14,11 +14,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ipy_websearch import background
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, make_plan
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
@@ -192,7 +192,6 @@ class Enrichment:
         self._session = session
         self._ask = ask
         self._since = since
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
         self._failures: Counter[str] = Counter()
         self._seconds = 0.0
@@ -210,15 +209,10 @@ class Enrichment:
         Raises:
             EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
-        self._loop = asyncio.get_running_loop()
         began = time.monotonic()
         try:
             if (rows := self._missing()) and self.stopped is None:
-                if self.config.model:
-                    # The first price takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
-                    self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
-                    await self.config.client.prepare()
-                self._asking = self._loop.create_task(self._ask(self, rows))
+                self._asking = asyncio.create_task(self._prepare_and_ask(rows))
                 await self._asking
         except asyncio.CancelledError:
             if self.stopped is None:  # it was not `halt` that cut the rows off
@@ -232,11 +226,17 @@ class Enrichment:
             begun = f"stopped after {plural(failed, 'row')} failed: " if failed else ""
             raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
+    async def _prepare_and_ask(self, rows: Sequence[int]) -> None:
+        if self.config.model:
+            # The first price takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.config.model, Usage())
+            await self.config.client.prepare()
+        await self._ask(self, rows)
+
     def stop(self) -> None:
-        """Stop the run, from any thread: nothing more is sent, running rows are cut off, `run` returns."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
+        """Stop a run from any thread, one that is about to begin too: nothing more is sent, rows under way are cut off, `run`
+        returns."""
+        background.loop().call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
     def frame(self) -> Any:
         """Return the frame as far as it is filled, of the kind that was given; a pandas frame has the report in
@@ -388,8 +388,8 @@ class Enrichment:
         """Start no more rows, and cut off the running ones after `grace_s` seconds (None: let them end)."""
         if self.stopped is None:
             self.stopped = (status, error)
-        if grace_s is not None and self._loop is not None:
-            self._loop.call_later(grace_s, self._cut_off)
+        if grace_s is not None:
+            asyncio.get_running_loop().call_later(grace_s, self._cut_off)
 
     def _cut_off(self) -> None:
         """Cut off the running rows, once, so that each can end properly."""

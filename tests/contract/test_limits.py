@@ -155,6 +155,7 @@ def test_leaving_an_answer_keeps_its_text_its_cost_and_a_legal_history(
                 break
             if isinstance(event, TextDelta) and leave == "cancel":
                 asyncio.current_task().cancel()  # type: ignore[union-attr]
+        assert session.answers == [run.answer], "it is there as soon as the loop is left"
 
     async def main() -> tuple[Any, Any]:
         run = session.start("Who wrote Ruby?", provider="brave")
