@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_CACHE_KIND = "page-8"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-9"  # the number goes up whenever extraction gives something else for the same page
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
 _DEFEATED = "it took too long or too much memory"
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.

@@ -308,12 +308,6 @@ class Ledger:
                 raise
         return Reservation(self, id, nano / NANO)
 
-    def reservation(self, id: str) -> Reservation | None:
-        """Return a reservation by its id, whichever process made it; None when it was settled or has expired."""
-        query = "SELECT usd FROM reservations WHERE id = ? AND expires >= ?"
-        found = self.read(lambda c: c.execute(query, (id, self.clock())).fetchone())
-        return Reservation(self, id, found[0] / NANO) if found else None
-
     def _flush(self) -> None:
         """Write what is in memory. Raises at once what the last attempt raised, until it is time for another."""
         if self._failure is not None and self.clock() < self._retry_at:
