@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from ipy_websearch import search
 from ipy_websearch.magics.arguments import parse
+from ipy_websearch.providers.router import plugins
 from tests.fakes.replies import text, tool_use
+from tests.fakes.scripted import Scripted
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ipy_websearch"
@@ -66,6 +69,28 @@ def test_the_session_of_the_readme_runs_as_it_stands(
         if cell.startswith("df = %search"):
             assert bare_shell.ns["df"].search.query == "moons of Mars"
     assert len(messages_api.bodies) == 3
+
+
+def test_the_engine_of_the_contributing_guide_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of one's own, found by its entry point."""
+    guide = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    points = re.search(r'"(ipy_websearch\.providers)"\]\n(hn = )"(.+?)"', guide)
+    assert points is not None
+    (tmp_path / "hn_engine.py").write_text(code, encoding="utf-8")
+    info = tmp_path / "hn-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hn\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{points[1]}]\n{points[2]}{points[3]}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.cache_clear()
+    with Scripted() as server:
+        server.answer({"hits": [{"title": "T", "url": "https://a.example/", "story_text": "About it"}]}, path="/api/v1/search")
+        monkeypatch.setenv("HN_BASE_URL", server.url)
+        (found,) = search("duckdb", provider="hn", count=3)
+        assert (found.title, found.description) == ("T", "About it")
+        assert server.requests[0].params == {"query": "duckdb", "hitsPerPage": "3"}
+    plugins.cache_clear()
 
 
 def answer_of(body: Any) -> Any:
