@@ -140,7 +140,7 @@ class Database:
         connection.execute("PRAGMA synchronous = NORMAL")
 
     def _recovered_from(self, exc: Exception) -> bool:
-        """Say whether another attempt makes sense now; if not, the error is the caller's."""
+        """Return whether another attempt makes sense now; if not, the error is the caller's."""
         was_open, code = self._connection is not None, getattr(exc, "sqlite_errorcode", 0) & 0xFF
         if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False

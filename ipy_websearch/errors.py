@@ -98,14 +98,9 @@ class RateLimitedError(ProviderError):
 class FetchError(WebSearchError):
     """A page could not be fetched or read; `status` is the HTTP status of an error answer, else None."""
 
-    status: int | None = None
-
-    @classmethod
-    def answered(cls, message: str, *, status: int | None = None) -> FetchError:
-        """Return the error for a page that answered with that status."""
-        error = cls(message)
-        error.status = status
-        return error
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class BlockedAddressError(FetchError):

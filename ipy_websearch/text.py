@@ -1,4 +1,5 @@
-"""Plain text out of hostile text: tags, entities, control and invisible characters; dates; amounts of money. Pure string work.
+"""Plain text out of hostile text: tags, entities, control and invisible characters; dates; amounts of money; addresses that are
+safe as links. Pure string work.
 
 Text from the web goes through `plain` or `visible` before it reaches a field, a prompt, a terminal or a notebook. They make
 it harmless as characters; `display` makes it harmless as HTML and Markdown.
@@ -7,8 +8,10 @@ it harmless as characters; `display` makes it harmless as HTML and Markdown.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 # `%load_ext` imports this module; decimal, email and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
 if TYPE_CHECKING:
@@ -60,6 +63,11 @@ def plain(value: Any) -> str:
 
         text = html.unescape(text)
     return _SPACE.sub(" ", visible(text)).strip()
+
+
+def one_line(text: Any) -> str:
+    """Return the text on one line, without control, bidirectional and invisible characters."""
+    return " ".join(visible(str(text)).split())
 
 
 def shorten(text: str, width: int) -> str:
@@ -169,3 +177,63 @@ def usd(amount: Decimal | float | None) -> str:
         return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
     whole, _, fraction = str(value.quantize(smallest, ROUND_HALF_UP)).partition(".")
     return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------------
+
+# Addresses of the web, and what browsers and `urlsplit` drop silently (the first two of the breaks).
+_WEB = r"(?i)(?P<scheme>https?)://(?P<host>[^\s:/?#@\[\]\\]+|\[[^\[\]]*\])(?P<port>(?::\d{0,5})?)(?P<rest>(?:[/?#].*)?)"
+_HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
+_BREAKS = r"[\t\n\u2028\u2029]"
+_MAILTO = r"(?i)mailto:[^\s:@]+@[^\s:@]+"
+_KEEP = "/?#:@!$&'()*+,;=%-._~"
+MAX_ADDRESS = 4096
+_SECOND_LEVEL = {"co", "com", "org", "net", "ac", "gov", "edu"}
+
+
+@lru_cache(maxsize=2048)
+def safe_href(url: str) -> str | None:
+    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it is not safe as a link.
+
+    Only http and https with a host and without a user name, and mailto with an address, pass. The result still needs HTML
+    escaping (ampersands).
+    """
+    url = re.sub(_BREAKS, "", visible(url)).strip()
+    href, web = quote(url, safe=_KEEP) if re.fullmatch(_MAILTO, url) else None, re.fullmatch(_WEB, url)
+    if web:
+        try:
+            host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
+        except UnicodeError:
+            return None
+        rest = web["port"] + quote(web["rest"], safe=_KEEP)
+        href = f"{web['scheme'].lower()}://{host}{rest}" if re.fullmatch(_HOST, host) else None
+    return href if href and len(href) <= MAX_ADDRESS else None  # as it is written: percent codes make it longer
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address without "www.", or the scheme of one that has none ("corpus", "file")."""
+    web = re.fullmatch(_WEB, visible(url).strip())
+    return web["host"].lower().removeprefix("www.") if web else url.partition(":")[0]
+
+
+def site_of(url: str) -> str:
+    """Return the name of a site for a chip: "nytimes" for https://www.nytimes.com/x, "bbc" for bbc.co.uk.
+
+    This is the registered name: "evil" for paypal.evil.example.
+    """
+    host = host_of(url)
+    labels = host.split(".")
+    if len(labels) < 2 or host.replace(".", "").isdigit():
+        return host
+    return labels[-3] if len(labels) > 2 and labels[-2] in _SECOND_LEVEL else labels[-2]
+
+
+def place_of(url: str) -> str:
+    """Return the host of an address that is safe as a link, else the whole address, as text."""
+    return host_of(url) if safe_href(url) else one_line(url)
+
+
+def short_address(url: str, width: int = 60) -> str:
+    """Return host and path for a line of text: "example.com/docs/a.html"."""
+    url = re.sub(_BREAKS, "", visible(url)).strip()
+    return shorten(re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:www\.)?", "", url).split("?")[0].split("#")[0].rstrip("/"), width)

@@ -42,7 +42,7 @@ ask = partial(web.ask, provider="brave")
 
 
 def is_last(body: dict[str, Any]) -> bool:
-    """Say whether a request asks for the answer or the table, and no longer for calls."""
+    """Return whether a request asks for the answer or the table, and no longer for calls."""
     choice = body.get("tool_choice", {}).get("type")
     return choice in ("none", "tool") or "Please call answer_table" in str(body["messages"][-1])
 

@@ -154,9 +154,7 @@ def error_fields(error: WebSearchError) -> dict[str, Any]:
 def error_of(fields: Mapping[str, Any]) -> WebSearchError:
     """Return the error that `error_fields` took apart."""
     told = {name: fields[name] for name in _TOLD if name in fields}
-    kind = _ERRORS[fields["type"]]
-    make = kind.answered if issubclass(kind, FetchError) else kind
-    return make(str(fields["message"]), **told)
+    return _ERRORS[fields["type"]](str(fields["message"]), **told)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

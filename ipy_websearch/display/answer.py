@@ -27,24 +27,11 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.render import (
-    Terminal,
-    View,
-    bundle,
-    cell,
-    cost,
-    iso,
-    one_line,
-    place_of,
-    render,
-    safe_href,
-    short_address,
-    words,
-)
+from ipy_websearch.display.render import Terminal, View, bundle, cell, cost, iso, render, words
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
-from ipy_websearch.text import duration, shorten, usd, visible
+from ipy_websearch.text import duration, one_line, place_of, safe_href, short_address, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4

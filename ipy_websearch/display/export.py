@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from ipy_websearch.display.answer import answer_view
 from ipy_websearch.display.markdown import text_markdown
-from ipy_websearch.display.render import fill, one_line, render
+from ipy_websearch.display.render import fill, render
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, bibliography
-from ipy_websearch.text import shorten
+from ipy_websearch.text import one_line, shorten
 
 _TITLE = "Questions and answers"
 # The number of unfolded source cards of a page: folded ones are not printed.

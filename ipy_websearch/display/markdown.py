@@ -1,5 +1,7 @@
 """Makes Markdown of models and pages safe: as HTML, or as Markdown again for files, cells and front ends that render it.
 
+The allow list of HTML is here, too.
+
 It has one parser, with raw HTML off; images become their alternative text, since loading an image can carry data out.
 GitHub, VS Code, nbconvert and JupyterLab each have a dialect. Only their common ground is used: text that one of them could
 read as HTML, an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
@@ -13,15 +15,60 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
+import nh3
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup, escape
 
-from ipy_websearch.display.render import STYLES, cleaner, host_of, one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.text import host_of, one_line, place_of, safe_href, shorten, site_of, visible
+
+# --- what may be in HTML -----------------------------------------------------------------------------------
+
+# Classes that keep MathJax away: two amounts in dollars would otherwise become a formula.
+NO_MATH = "tex2jax_ignore mathjax_ignore"
+
+STYLES = {
+    "line": "rgba(128,128,128,.35)",
+    "pane": "rgba(128,128,128,.14)",
+    "amber": "#d98200",
+    "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
+    "left": "text-align:left;vertical-align:top",  # JupyterLab drops "start"
+    "right": "text-align:right;vertical-align:top;white-space:nowrap",
+    "number": "text-align:right;vertical-align:top;white-space:normal",
+    "small": "font-size:.85em;opacity:.8",
+    "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
+    "background-color:rgba(128,128,128,.1);border-radius:3px",
+    "chip": "font-size:.78em;line-height:1.2;padding:1px 7px;border-radius:9px;text-decoration:none;white-space:nowrap;"
+    "background-color:rgba(128,128,128,.16);vertical-align:baseline",
+}
+_TAGS = set(
+    "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
+    "tr ul details summary".split()
+)
+_PROPERTIES = set(
+    "background-color border border-bottom border-collapse border-left border-radius color display flex flex-wrap font-size "
+    "font-weight gap height line-height margin margin-left margin-top max-height max-width min-width opacity overflow "
+    "overflow-wrap padding padding-top text-align text-decoration text-overflow vertical-align white-space width".split()
+)
+
+
+@cache
+def cleaner() -> nh3.Cleaner:
+    """Return the HTML cleaner, which keeps only the elements, attributes, styles and addresses of our allow list."""
+    return nh3.Cleaner(
+        tags=_TAGS,
+        attributes={"*": {"dir", "style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},
+        allowed_classes={"div": set(NO_MATH.split())},
+        filter_style_properties=_PROPERTIES,
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+
 
 # --- to HTML ---------------------------------------------------------------------------------------------
 

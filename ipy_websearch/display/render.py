@@ -1,4 +1,4 @@
-"""Renders all our outputs: amounts, dates and addresses as text, text in a terminal, and views in templates.
+"""Renders all our outputs: amounts and dates as text, text in a terminal, and views in templates.
 
 A view is the display data of a value, a dictionary of plain values. It has one template for each form:
 `templates/cost.html` and `templates/cost.txt` show the same bill; answers have a `.md` too. In HTML every value is escaped and
@@ -20,32 +20,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from itertools import starmap, zip_longest
 from numbers import Real
 from typing import Any, Literal
-from urllib.parse import quote
 
-import nh3
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from ipy_websearch.text import duration, plural, shorten, usd, visible
-
-_WEB = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[^\s:/?#@\[\]\\]+|\[[^\[\]]*\])(?P<port>(?::\d{0,5})?)(?P<rest>(?:[/?#].*)?)", re.I
-)
-_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
-_BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
-_MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
-_KEEP = "/?#:@!$&'()*+,;=%-._~"
-MAX_ADDRESS = 4096
-_SECOND_LEVEL = {"co", "com", "org", "net", "ac", "gov", "edu"}
-
-
-def one_line(text: Any) -> str:
-    """Return the text on one line, without control, bidirectional and invisible characters."""
-    return " ".join(visible(str(text)).split())
+from ipy_websearch.display import markdown
+from ipy_websearch.display.markdown import NO_MATH, STYLES, cleaner
+from ipy_websearch.text import duration, host_of, one_line, plural, safe_href, shorten, usd, visible
 
 
 def cell(value: Any, width: int = 200) -> str:
@@ -79,57 +64,6 @@ def iso(date: Any) -> str:
     if not isinstance(date, datetime) or date != date:
         return ""
     return (date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)).date().isoformat()
-
-
-# --- addresses ---------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=2048)
-def safe_href(url: str) -> str | None:
-    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it is not safe as a link.
-
-    Only http and https with a host and without a user name, and mailto with an address, pass. The result still needs HTML
-    escaping (ampersands).
-    """
-    url = _BREAKS.sub("", visible(url)).strip()
-    href, web = quote(url, safe=_KEEP) if _MAILTO.fullmatch(url) else None, _WEB.fullmatch(url)
-    if web:
-        try:
-            host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
-        except UnicodeError:
-            return None
-        rest = web["port"] + quote(web["rest"], safe=_KEEP)
-        href = f"{web['scheme'].lower()}://{host}{rest}" if _HOST.fullmatch(host) else None
-    return href if href and len(href) <= MAX_ADDRESS else None  # as it is written: percent codes make it longer
-
-
-def host_of(url: str) -> str:
-    """Return the host of an address without "www.", or the scheme of one that has none ("corpus", "file")."""
-    web = _WEB.fullmatch(visible(url).strip())
-    return web["host"].lower().removeprefix("www.") if web else url.partition(":")[0]
-
-
-def site_of(url: str) -> str:
-    """Return the name of a site for a chip: "nytimes" for https://www.nytimes.com/x, "bbc" for bbc.co.uk.
-
-    This is the registered name: "evil" for paypal.evil.example.
-    """
-    host = host_of(url)
-    labels = host.split(".")
-    if len(labels) < 2 or host.replace(".", "").isdigit():
-        return host
-    return labels[-3] if len(labels) > 2 and labels[-2] in _SECOND_LEVEL else labels[-2]
-
-
-def place_of(url: str) -> str:
-    """Return the host of an address that is safe as a link, else the whole address, as text."""
-    return host_of(url) if safe_href(url) else one_line(url)
-
-
-def short_address(url: str, width: int = 60) -> str:
-    """Return host and path for a line of text: "example.com/docs/a.html"."""
-    url = _BREAKS.sub("", visible(url)).strip()
-    return shorten(re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:www\.)?", "", url).split("?")[0].split("#")[0].rstrip("/"), width)
 
 
 # --- the terminal ------------------------------------------------------------------------------------------------
@@ -215,32 +149,6 @@ _TYPES: dict[str, Form] = {"text/html": "html", "text/markdown": "md", "text/pla
 # Stands for one blank line; the control character is in no value.
 _GAP = Markup("\x1e")
 _BLANK = re.compile(f"[\n{_GAP}]*{_GAP}[\n{_GAP}]*")
-# Classes that keep MathJax away: two amounts in dollars would otherwise become a formula.
-NO_MATH = "tex2jax_ignore mathjax_ignore"
-
-STYLES = {
-    "line": "rgba(128,128,128,.35)",
-    "pane": "rgba(128,128,128,.14)",
-    "amber": "#d98200",
-    "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
-    "left": "text-align:left;vertical-align:top",  # JupyterLab drops "start"
-    "right": "text-align:right;vertical-align:top;white-space:nowrap",
-    "number": "text-align:right;vertical-align:top;white-space:normal",
-    "small": "font-size:.85em;opacity:.8",
-    "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
-    "background-color:rgba(128,128,128,.1);border-radius:3px",
-    "chip": "font-size:.78em;line-height:1.2;padding:1px 7px;border-radius:9px;text-decoration:none;white-space:nowrap;"
-    "background-color:rgba(128,128,128,.16);vertical-align:baseline",
-}
-_TAGS = set(
-    "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
-    "tr ul details summary".split()
-)
-_PROPERTIES = set(
-    "background-color border border-bottom border-collapse border-left border-radius color display flex flex-wrap font-size "
-    "font-weight gap height line-height margin margin-left margin-top max-height max-width min-width opacity overflow "
-    "overflow-wrap padding padding-top text-align text-decoration text-overflow vertical-align white-space width".split()
-)
 
 
 def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
@@ -273,8 +181,6 @@ def words(name: str, macro: str, *values: Any) -> str:
 
 @cache
 def _environment(form: Form) -> Environment:
-    from ipy_websearch.display import markdown  # it imports this module
-
     forms: dict[Form, Callable[[str], str]] = {"html": visible, "md": markdown.text_markdown, "txt": str}
     plain = forms[form]
     environment = Environment(
@@ -296,18 +202,3 @@ def link(url: str, text: str = "") -> Markup:
     href = safe_href(url)
     label = escape(one_line(text or (host_of(url) if href else url)))
     return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label
-
-
-@cache
-def cleaner() -> nh3.Cleaner:
-    """Return the HTML cleaner, which keeps only the elements, attributes, styles and addresses of our allow list."""
-    return nh3.Cleaner(
-        tags=_TAGS,
-        attributes={"*": {"dir", "style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},
-        allowed_classes={"div": set(NO_MATH.split())},
-        filter_style_properties=_PROPERTIES,
-        url_schemes={"http", "https", "mailto"},
-        url_relative="deny",
-        link_rel="noopener noreferrer nofollow",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
-    )

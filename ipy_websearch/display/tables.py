@@ -14,11 +14,11 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
-from ipy_websearch.display.render import MAX_ADDRESS, View, cell, iso, one_line, place_of, safe_href, short_address, words
+from ipy_websearch.display.render import View, cell, iso, words
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.settings import WebSearch, settings_in_force
-from ipy_websearch.text import plural, shorten, usd
+from ipy_websearch.text import MAX_ADDRESS, one_line, place_of, plural, safe_href, short_address, shorten, usd
 
 ENRICHED_ROWS = 20
 LOW_CONFIDENCE = 0.5

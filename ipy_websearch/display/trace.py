@@ -17,12 +17,12 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from ipy_websearch.display.answer import timeline
-from ipy_websearch.display.render import View, bundle, cost, one_line, words
+from ipy_websearch.display.render import View, bundle, cost, words
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.text import plural, shorten, visible
+from ipy_websearch.text import one_line, plural, shorten, visible
 
 # The most characters of JSON in an overview and a widget, which are stored with the notebook, and in one step; `answer.trace`
 # has all.

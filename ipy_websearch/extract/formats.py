@@ -43,9 +43,11 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 # Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
-_FEW, _LOOK = 0.01, 4_096
+_FEW = 0.01
+_LOOK = 4_096
 # So many bytes beyond ASCII are needed to tell a charset by; where there are fewer, these are accents.
-_SURE, _ASCII = 20, bytes(range(128))
+_SURE = 20
+_ASCII = bytes(range(128))
 _TITLE_CHARACTERS = 300
 
 

@@ -235,7 +235,9 @@ def _json(text: str, look: Any = None) -> Any:
 
 # --- pages that are empty until a script fills them -----------------------------------------------------------------------
 
-_ENOUGH_CHARACTERS, _MAX_JSON, _BLANKS = 400, 3_000_000, 12  # a string with more blanks is text
+_ENOUGH_CHARACTERS = 400
+_MAX_JSON = 3_000_000
+_BLANKS = 12  # a string with more of them is text
 _BLANK_LINE = "\n\n"
 _TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
 _PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)

@@ -419,7 +419,7 @@ async def download(
         raise FetchError(f"{exc} (asked through the proxy {proxy.rpartition('@')[2]})") from exc.__cause__
     except TimeoutError as exc:
         raise FetchError(f"Connection timeout: no complete answer within {timeout_s:g} s from {shown(url)}") from exc
-    raise FetchError.answered(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
+    raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
 
 
 def page_proxy(address: str, through_environment: bool) -> str | None:
@@ -468,11 +468,11 @@ def _location(target: SafeUrl, response: httpx.Response) -> str:
     if response.status_code not in _REDIRECTS:
         seconds = retry_after(response.headers)
         status += f" (retry after {seconds:.0f} s)" if seconds is not None else ""
-        raise FetchError.answered(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
+        raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
     location = str(response.extensions["location"]).strip()
     if not location:
         text = f"the page answered {status} without saying where to: {shown(target.url)}"
-        raise FetchError.answered(text, status=response.status_code)
+        raise FetchError(text, status=response.status_code)
     # urljoin would drop some control characters, and another address would be judged.
     return location if re.search(r"[\x00-\x1f\x7f]", location) else urljoin(target.url, location)
 

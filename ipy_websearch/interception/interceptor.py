@@ -213,7 +213,7 @@ class WebSearchInterceptor:
         return name if known else next(iter(named), None)
 
     def _tell(self, problem: str) -> None:
-        """Warn of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
+        """Warn that nothing was searched, and why: the reply itself cannot say it."""
         warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
 

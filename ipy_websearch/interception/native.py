@@ -409,7 +409,7 @@ Render = Callable[[str, ToolOutput], Block]
 
 
 def is_sound(messages: Any) -> bool:
-    """Return whether messages have the form that is relied on here; what has not is for the API to refuse, in its own words."""
+    """Return whether messages have the form that this code relies on; the API refuses others in its own words."""
     return isinstance(messages, list) and all(
         isinstance(message, Mapping)
         and isinstance(message.get("role"), str)

@@ -24,7 +24,7 @@ _PAGE = 100  # batches in one page of the list, the most that the API gives
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RemoteBatch:
     """A batch at the API, with its number of requests."""
 
     id: str
@@ -42,7 +42,7 @@ async def submit(client: ModelClient, requests: Sequence[Any]) -> str:
         return (await sdk.messages.batches.create(requests=requests)).id
 
 
-async def recent(client: ModelClient, since: datetime) -> list[Made]:
+async def recent(client: ModelClient, since: datetime) -> list[RemoteBatch]:
     """Return the batches that were created at `since` or later, newest first.
 
     Raises:
@@ -54,7 +54,7 @@ async def recent(client: ModelClient, since: datetime) -> list[Made]:
             if batch.created_at < since:
                 break
             counts = batch.request_counts.to_dict(exclude_none=True).values()
-            found.append(Made(batch.id, batch.created_at, sum(int(str(count)) for count in counts)))
+            found.append(RemoteBatch(batch.id, batch.created_at, sum(int(str(count)) for count in counts)))
     return found
 
 

@@ -1,9 +1,9 @@
-"""What a search engine is: the request that every engine understands, the protocol it fulfils, and what engines share.
+"""Search engines: the request that every engine understands, their protocol, and the base class of the built-in ones.
 
 An engine is a class with a `name` and an async `search`. It turns a `SearchRequest` into its own wire format through
 `ProviderContext.http`, maps the answer to `SearchResults`, and raises nothing but this package's errors. The built-in ones
 share `Engine`; others need not. Another package adds an engine through an entry point of the group `ipy_websearch.providers`
-that resolves to a `ProviderInfo`. Which engines there are, and which one is asked, is said in `router`.
+that resolves to a `ProviderInfo`. The register of engines is in `router`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def host_of(url: str) -> str:
 
 
 def host_matches(url: str, domains: Iterable[str]) -> bool:
-    """Say whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
+    """Return whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
     host = host_of(url)
     return any(host == domain or host.endswith("." + domain) for domain in domains)
 

@@ -1,4 +1,4 @@
-"""Which engines there are, and sending a search to the one asked for, or down the chain of engines until one answers.
+"""The register of search engines, and the router: a search goes to one engine, or down the chain until one answers.
 
 An engine's module is imported when the engine is first asked. A plug-in that is broken is passed over with a warning.
 

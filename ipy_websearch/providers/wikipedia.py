@@ -136,7 +136,7 @@ def _words_of_meaning(words: list[str]) -> list[str]:
 
 
 def _is_name(words: list[str], at: int) -> bool:
-    """Say whether a filler is written as a name: in capitals, or with one that does not only begin the sentence."""
+    """Return whether a filler is written as a name: in capitals, or with one that does not only begin the sentence."""
     word = words[at]
     if at or (word.isupper() and len(word) > 1):
         return word[0].isupper()

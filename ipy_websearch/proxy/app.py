@@ -76,8 +76,8 @@ class Proxy:
             # One header that came several times (`anthropic-beta`) is one with all values.
             headers = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
             answering = self.server.answer(request.method, target, headers, body, content)
-            status, given, content_of_answer = await _while_here(request, stack.enter_async_context(answering))
-            return StreamingResponse(content_of_answer, status, given)
+            status, answer_headers, answer_body = await _while_here(request, stack.enter_async_context(answering))
+            return StreamingResponse(answer_body, status, answer_headers)
         except (Exception, asyncio.CancelledError) as exc:
             return _told(exc)
 

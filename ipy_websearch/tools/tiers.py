@@ -324,7 +324,7 @@ def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
 
 
 def _is_known_site(url: str, known: Collection[str]) -> bool:
-    """Say whether the address is a bare host that stands in a known address, or the domain above such a host."""
+    """Return whether the address is a bare host that stands in a known address, or the domain above such a host."""
     parts = urlsplit(comparable(url))
     if parts.path.strip("/") or parts.query or not parts.hostname or "." not in parts.hostname:
         return False

@@ -436,7 +436,7 @@ def comparable(url: str) -> str:
 
 
 def is_known(url: str, known: Collection[str]) -> bool:
-    """Say whether `url` is one of the known addresses."""
+    """Return whether `url` is one of the known addresses."""
     return comparable(url) in map(comparable, known)
 
 
@@ -528,7 +528,7 @@ def _ends(address: str) -> Iterator[int]:
 
 
 def _parts_words(mark: str) -> bool:
-    """Say whether a bare name or an address may end, and another begin, at a character that `_MARK` finds."""
+    """Return whether a bare name or an address may end, and another begin, at a character that `_MARK` finds."""
     return mark < "\x80" or unicodedata.category(mark)[0] in "PSCZ" or _UNSPACED.match(mark) is not None
 
 

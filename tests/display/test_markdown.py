@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipy_websearch.display.markdown import link_markdown, text_markdown, to_html, to_safe_markdown
-from ipy_websearch.display.render import PLAIN, Terminal, host_of, link, safe_href, short_address, site_of
+from ipy_websearch.display.render import PLAIN, Terminal, link
 from ipy_websearch.results import Citation
-from ipy_websearch.text import plain
+from ipy_websearch.text import host_of, plain, safe_href, short_address, site_of
 from tests.fakes.forms import unstyled
 from tests.fakes.hostile import Seen, outputs, problems
 from tests.slow.browser.payloads import payloads

@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from ipy_websearch.display.render import safe_href
 from ipy_websearch.frames import CostFrame, EnrichedFrame
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
+from ipy_websearch.text import safe_href
 from tests.fakes.forms import html_of, markdown_of, text_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

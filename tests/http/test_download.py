@@ -275,11 +275,11 @@ async def test_our_own_group_counts_and_the_longest_rule_decides() -> None:
 @pytest.mark.parametrize(
     ("reply", "allowed"),
     [
-        (FetchError.answered("gone", status=404), True),
-        (FetchError.answered("forbidden", status=403), True),
-        (FetchError.answered("redirects", status=302), True),
-        (FetchError.answered("failing", status=503), False),
-        (FetchError.answered("slow down", status=429), False),
+        (FetchError("gone", status=404), True),
+        (FetchError("forbidden", status=403), True),
+        (FetchError("redirects", status=302), True),
+        (FetchError("failing", status=503), False),
+        (FetchError("slow down", status=429), False),
         (FetchError("no connection"), False),
         ("<html>Not here</html>", True),
         (b"\xef\xbb\xbfUser-agent: *\nDisallow: /a", False),

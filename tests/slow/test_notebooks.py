@@ -43,12 +43,12 @@ def with_solutions(notebook: Any) -> Any:
 
 
 def allowed_to_fail(cell: Any) -> bool:
-    """Say whether a cell is meant to end in an error."""
+    """Return whether a cell is meant to end in an error."""
     return "raises-exception" in cell.metadata.get("tags", [])
 
 
 def warns(cell: Any) -> bool:
-    """Say whether a cell wrote to standard error."""
+    """Return whether a cell wrote to standard error."""
     return any(output.get("name") == "stderr" for output in cell.outputs)
 
 
