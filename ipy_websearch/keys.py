@@ -5,7 +5,8 @@ directory (mode 0600), the system keyring where the `keyring` package is install
 names it). It is stripped and checked when it is read: HTTP libraries print a key with a line break in full in their errors.
 
 A malformed key or an unreadable file is an error for whoever needs that key, each time, and for nobody else. Redaction
-(`secrets`) never raises, and covers malformed values too.
+(`secrets`) never raises, and covers malformed values too. A file is read again only when it has changed: each request looks
+for its key.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ KEYS: dict[str, KeySpec] = {
     )
 }
 
+_BY_NAME = {name: spec for spec in KEYS.values() for name in (spec.variable.lower(), *spec.names)}
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_KEY|KEY|TOKEN|SECRET|ID)")
 _KEY = re.compile(r"[\x21-\x7e]+")
 
@@ -88,9 +90,8 @@ class Keys:
             ConfigError: there is no key of that name; the message lists the names.
         """
         wanted = name.strip()
-        for spec in KEYS.values():
-            if wanted.upper() == spec.variable or wanted.lower() in spec.names:
-                return spec
+        if spec := _BY_NAME.get(wanted.lower()):
+            return spec
         if _VARIABLE.fullmatch(wanted):  # the key of a provider from a plug-in
             return KeySpec(wanted, (wanted,), "its provider")
         known = ", ".join(spec.names[0] for spec in KEYS.values())
@@ -103,9 +104,12 @@ class Keys:
             ConfigError: the first value found is not a key, or a file cannot be read; the message says where.
         """
         spec = self.spec(name)
-        value, place = self._written(spec)
-        where = {".env": self.env_file, "file": self._file(spec)}.get(place, place)
-        return (_clean(value, spec, f" ({where})"), place) if value else None
+        for place, value in self._places(spec):
+            if key := _stripped(value):
+                if not _KEY.fullmatch(key):
+                    raise _no_key(spec, {".env": self.env_file, "file": self._file(spec)}.get(place, place))
+                return key, place
+        return None
 
     def get(self, name: str) -> str | None:
         """Return the key, or None when it is nowhere. Raises: see `find`."""
@@ -142,7 +146,7 @@ class Keys:
     def set(self, name: str, value: str) -> None:
         """Set a key for this session only; nothing is written."""
         spec = self.spec(name)
-        self._session[spec.variable] = _clean(value, spec)
+        self._session[spec.variable] = _typed(value, spec)
 
     def save(self, name: str, value: str) -> Path:
         """Write a key to its file in the settings directory, readable by the owner alone; return the path.
@@ -151,7 +155,7 @@ class Keys:
             ConfigError: the value is not a key, or the file cannot be written; an earlier file is then unchanged.
         """
         spec = self.spec(name)
-        key, path = _clean(value, spec), self._file(spec)
+        key, path = _typed(value, spec), self._file(spec)
         try:
             self.settings_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(dir=self.settings_dir, prefix=".new-") as folder:  # has mode 0700
@@ -189,75 +193,75 @@ class Keys:
             values = list(self._session.values())
             for spec in KEYS.values():
                 with suppress(ConfigError):
-                    values.append(self._written(spec)[0])
+                    values.append(next((value for _, value in self._places(spec) if _stripped(value)), ""))
             forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_SECRET}
             self._secrets = (state, sorted(forms, key=len, reverse=True))
         return self._secrets[1]
 
-    def _values(self, spec: KeySpec) -> Iterator[tuple[str, str]]:
-        """Yield (place, value) for each place that has one, in the order in which the places count."""
+    def _places(self, spec: KeySpec) -> Iterator[tuple[str, str]]:
+        """Yield each place with what is written there, in the order in which the places count."""
         yield "session", self._session.get(spec.variable, "")
         yield "environment", self.environ.get(spec.variable, "")
-        text = _text_of(self.env_file, spec.variable) if self.env_file else ""
-        yield ".env", _assignments(text).get(spec.variable) or ""
+        if self.env_file:
+            yield ".env", _assignments(_text_of(self.env_file)).get(spec.variable) or ""
         yield "file", _text_of(self._file(spec))
         if self._keyring:
             yield "keyring", _from_keyring(spec.variable)
-
-    def _written(self, spec: KeySpec) -> tuple[str, str]:
-        """Return the first value, as it is written, and its place; two empty texts when there is none."""
-        return next(((value, place) for place, value in self._values(spec) if _stripped(value)), ("", ""))
 
     def _file(self, spec: KeySpec) -> Path:
         return self.settings_dir / spec.file_name
 
 
-@lru_cache(maxsize=2)  # the file, and no text: each request looks for its key, and parsing takes longer than all else of that
+@lru_cache(maxsize=2)
 def _assignments(text: str) -> dict[str | None, str | None]:
     from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
 
     return {line.key: line.value for line in parse_stream(io.StringIO(text))}
 
 
-def _clean(value: str, spec: KeySpec, where: str = "") -> str:
-    """Return the key without white space and quotes around it.
-
-    Raises:
-        ConfigError: nothing, or blanks, control or non-ASCII characters are left; the message never shows the value.
-    """
-    key = _stripped(value)
-    if not _KEY.fullmatch(key):
-        wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
-        raise ConfigError(f"the value of {spec.variable}{where} {wrong}")
+def _typed(value: str, spec: KeySpec) -> str:
+    """Return the key without white space and quotes around it. Raises: see `_no_key`."""
+    if not _KEY.fullmatch(key := _stripped(value)):
+        raise _no_key(spec)
     return key
+
+
+def _no_key(spec: KeySpec, where: object = "") -> ConfigError:
+    """Return the error for a value that is no key; it never shows the value."""
+    place = f" ({where})" if where else ""
+    wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+    return ConfigError(f"the value of {spec.variable}{place} {wrong}")
 
 
 def _stripped(value: str) -> str:
     return value.strip().strip("'\"").strip()
 
 
-def _text_of(path: Path, about: str = "") -> str:
-    """Return the text of a file, "" when there is none or the word `about` is not in it.
-
-    PowerShell writes UTF-16, and editors on Windows put a byte order mark in front.
+def _text_of(path: Path) -> str:
+    """Return the text of a file, "" when there is none.
 
     Raises:
-        ConfigError: the file cannot be read, or is not text.
+        ConfigError: the file cannot be read.
     """
     try:
-        data = path.read_bytes()
-        if about.encode() not in data.replace(b"\0", b""):
-            return ""
-        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+        stat = path.stat()
+        return _content(path, stat.st_mtime_ns, stat.st_size)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
     except OSError as exc:
         raise ConfigError(f"{path} cannot be read, so no key in it is found: {exc.strerror or exc}") from exc
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise ConfigError(f"{path} is not a text file in UTF-8, so no key in it is found; save it as UTF-8")
-    return text
+
+
+@lru_cache(maxsize=32)
+def _content(path: Path, _changed: int, _size: int) -> str:
+    """Return the text of a file that was last changed at a moment.
+
+    PowerShell writes UTF-16 with a byte order mark, other programs without one; editors on Windows put a mark before UTF-8.
+    Bytes in another encoding, in a comment for example, do not hide a key in ASCII.
+    """
+    data = path.read_bytes()
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    return data.decode(encoding, "replace").replace("\0", "")
 
 
 def _forms(value: str) -> tuple[str, ...]:

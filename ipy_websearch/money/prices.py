@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import Any, ClassVar, Literal
 
@@ -132,7 +132,7 @@ def charge_cost(charge: Charge) -> Decimal | None:
         return charge.usd
     for table in (own_prices(), built_in_prices()):
         for kind in (charge.kind, "*"):
-            if price := table.rows().get((charge.provider.lower(), kind, charge.unit)):
+            if price := table.rows.get((charge.provider.lower(), kind, charge.unit)):
                 return charge.units * price.usd
     return None
 
@@ -292,7 +292,7 @@ class ModelPrice(Entry):
     server_search: Decimal = _SERVER_SEARCH_USD * 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PriceFile:
     """The entries of a price file."""
 
@@ -300,8 +300,9 @@ class PriceFile:
     model: tuple[ModelPrice, ...] = ()
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
+    @cached_property
     def rows(self) -> dict[tuple[str, str, str], PriceRow]:
-        """Return the prices of providers by (provider, kind, unit)."""
+        """The prices of providers by (provider, kind, unit)."""
         return {(row.provider.lower(), row.kind, row.unit.lower()): row for row in self.price}
 
 
@@ -339,7 +340,7 @@ def price_table() -> list[PriceRow]:
     Raises:
         ConfigError: the user's price file is wrong.
     """
-    return list({**built_in_prices().rows(), **own_prices().rows()}.values())
+    return list({**built_in_prices().rows, **own_prices().rows}.values())
 
 
 def parse_prices(text: str, name: str) -> PriceFile:
