@@ -7,7 +7,7 @@ holds). A question goes through these states:
     nudged     asked once more for words, or for the table that is wanted, since the reply has none
     final      a limit was reached: the model writes its answer from what it has
     reading    asked anew without tools, with the results of a search for it: the model calls none (`retrieve_first`)
-    repair     asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stands
+    mending    asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stands
                until the new one is there and better
 
 The history is legal after every way of ending, interrupts included.
@@ -213,10 +213,9 @@ class AnswerLoop(Face):
     _history: list[Message] = field(default_factory=list)
     _panels: list[Panel] = field(default_factory=list)
     _container: Mapping[str, Any] | None = None
-    _unsearched: bool = False  # the model called no tools where it should have
     _reading: bool = False  # it answers from the results of a search for the question, without tools
     _nudged: bool = False
-    _standing: list[Message] | None = None  # during a repair: the messages with the first answer
+    _mending: str = ""  # the request to mend the answer, while the model is asked to
     _limit_told: bool = False
 
     def __post_init__(self) -> None:
@@ -253,32 +252,22 @@ class AnswerLoop(Face):
         """
         self._emit = emit
         setting, lacks = self.session.settings.retrieve_first, self.client.lacks(self.model, "tools")
-        if self._search is not None and (setting == "always" or (setting == "auto" and lacks)):
-            await self._look_up()
-        try:
-            await self._run()
-        except ModelError as exc:
-            if self._reading or setting == "never" or not refuses_tools(exc):
-                raise
-            self.client.note_lack(self.model, "tools")
-            self._unsearched = True
-        if self._unsearched:
-            await self._look_up()
-            await self._run()
+        reads = self._search is not None and (setting == "always" or (setting == "auto" and lacks))
+        await self._run(self._read() if reads else Then.AGAIN)
+        self._tell_limit()
         if self.columns and self.rows is None:
             self.tell(Notice(NO_TABLE))
         elif self.asked.check == "repair" and self.stop_reason == "end_turn" and not (self.columns or self.client.offline):
-            await self._repair()
-        self._tell_limit()
+            await self._mend()
 
-    async def _run(self) -> None:
-        """Run the loop until the face is done.
+    async def _run(self, first: Next) -> None:
+        """Run the loop from a first step on until the face is done, or no money is left for another request.
 
         Raises:
             BudgetExceededError: there was no money for any request.
         """
         before = self.loop.meter.steps
-        async with aclosing(self.loop.run()) as signals:
+        async with aclosing(self.loop.run(first)) as signals:
             async for signal in signals:
                 if isinstance(signal, list):
                     self._show(signal)
@@ -311,7 +300,7 @@ class AnswerLoop(Face):
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
-            messages=tuple(ended_by(self._standing or loop.messages, text)),
+            messages=tuple(ended_by(loop.messages, text)),
             trace=tuple(booking.steps),
             notices=tuple(self.notices),
             rows=self.rows,
@@ -343,7 +332,9 @@ class AnswerLoop(Face):
         messages, last = self.loop.messages, {"type": "none"}
         ours = [tool.definition() for tool in self.loop.runner.tools.values()]
         tools = [] if self._reading else [*ours, *self.offer.server_tools]
-        if self.columns:
+        if self._mending:
+            messages = [*messages, user_message(self._mending)]
+        elif self.columns and tools:
             last = {"type": "tool", "name": TABLE_TOOL} if forces_tools(self.model) else {}
             messages = with_nudge(messages, TABLE_NUDGE) if final and not last else messages
         body = build_request(
@@ -360,13 +351,12 @@ class AnswerLoop(Face):
 
     def take(self, reply: Reply, *, final: bool) -> Next:
         """Decide by the reply's calls and its stop reason."""
-        if self._standing:
+        if self._mending:
             return Then.DONE
-        if self._is_unsearched(reply, final):
-            self._unsearched = True
-            return Then.DONE
+        if not final and self._is_unsearched(reply):
+            return self._read()
         self._keep_reply(reply)
-        meter, calls, reason = self.loop.meter, [] if self._reading else Call.of(reply), reply.stop_reason
+        meter, calls, reason = self.loop.meter, Call.of(reply), reply.stop_reason
         if not reply.complete:
             if meter.reached != "timeout":
                 self.tell(Notice("the model's answer broke off; this is what had arrived"))
@@ -389,9 +379,21 @@ class AnswerLoop(Face):
         return Then.DONE
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Put the results into one user message."""
-        self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+        """Put the results into one user message; what a model reads stands in front of its question."""
+        results = [runner.blocks[call.id] for call in calls]
+        if self._reading:
+            question = self.loop.messages[-1]
+            self.loop.messages[-1] = {**question, "content": [*results[0]["content"], *question["content"]]}
+            return Then.AGAIN
+        self.loop.messages.append({"role": "user", "content": results})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
+
+    def failed(self, error: WebSearchError) -> Next:
+        """Ask without tools where the server refuses them, or raise the error."""
+        if self._reading or self.session.settings.retrieve_first == "never" or not refuses_tools(error):
+            raise error
+        self.client.note_lack(self.model, "tools")
+        return self._read()
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         """Return a call's result, whose passages may be cited from now on. Where the API gives no citations, passages are
@@ -424,56 +426,55 @@ class AnswerLoop(Face):
 
     # --- reading: the question with what a search for it found -------------------------------------------------------
 
-    def _is_unsearched(self, reply: Reply, final: bool) -> bool:
+    def _is_unsearched(self, reply: Reply) -> bool:
         """Return whether a first reply should have searched: its model seems not to know how to call tools."""
-        first = self.loop.meter.steps == 1 < self.limits.max_steps and not (final or self._reading)
+        first = self.loop.meter.steps == 1 < self.limits.max_steps
         may_search = self.session.settings.retrieve_first == "auto" and self._search is not None
         return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
 
-    async def _look_up(self) -> None:
-        """Start over without tools, with the results of a search for the question if it needs one; shown text is retracted."""
-        loop, content = self.loop, user_message(self.asked.question)["content"]
+    def _read(self) -> Next:
+        """Start over without tools, and return the search for the question if it needs one; shown text is retracted."""
+        loop, question, search = self.loop, self.asked.question, self._search
         always = self.session.settings.retrieve_first == "always"
-        needed = always or bool(loop.reply.text) or needs_search(self.asked.question)
+        if not (always or loop.reply.text or needs_search(question)):
+            search = None
         if loop.meter.steps:
             loop.shown = False
             self.text.retract()
             self.tell(Retracted())
-        if self._search is not None and needed:
-            if loop.meter.steps:
-                self.tell(Notice(RETRIEVED))
-            self.tell(ToolStarted(self._search.id, self._search.name, self._search.input))
-            async for event in loop.runner.run([self._search]):
-                self.tell(event)
-            content = [*loop.runner.blocks[self._search.id]["content"], *content]
-        self._reading = True
-        loop.messages = [*without_thinking(self._history), {"role": "user", "content": content}]
+        self._reading = loop.final = True
+        loop.messages = [*without_thinking(self._history), user_message(question)]
+        if search is None:
+            return Then.AGAIN
+        if loop.meter.steps:
+            self.tell(Notice(RETRIEVED))
+        self.tell(ToolStarted(search.id, search.name, search.input))
+        return [search]
 
-    # --- repair: a new answer for sentences without support ---------------------------------------------------------
+    # --- mending: a new answer for sentences without support --------------------------------------------------------
 
-    async def _repair(self) -> None:
+    async def _mend(self) -> None:
         """Have the model mend the sentences that its sources do not support, once and unseen. The first answer stands until
-        there is a better one; a limit that ends the repair is none of the answer's."""
+        there is a better one; a limit that ends this is none of the answer's."""
         claims, loop = self._claims(), self.loop
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not (faulty and loop.meter.seconds_left):
             return
-        self._standing, reached = loop.messages, loop.meter.reached
-        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
-        loop.final, loop.retries = True, 0
+        self._mending, reached = repair_nudge(faulty), loop.meter.reached
+        loop.final = loop.needs_results = True
+        loop.retries = 0
         try:
-            await self._run()
+            await self._run(Then.AGAIN)
             problem = self._replaced(loop.reply, claims)
         except WebSearchError as exc:
             problem = str(exc)
+        self._mending, loop.meter.reached = "", reached
         told = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
-            loop.messages = self._standing
             self.tell(Notice(f"{told} could not be mended, and the first answer stands: {problem}"))
         else:
             self.tell(Notice(f"the model was asked to mend {told}, and wrote this answer anew"))
             self.tell(Rewritten(str(self.text), self.text.book.citations))
-        self._standing, loop.meter.reached = None, reached
 
     def _replaced(self, reply: Reply, claims: Sequence[Claim]) -> str:
         """Replace the first answer by a new one that is whole and better; return the problem otherwise, "" without one."""
@@ -486,7 +487,7 @@ class AnswerLoop(Face):
         if not text or not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
         self.text = text
-        self.loop.messages += filter(None, [assistant_message(reply.content)])
+        self.loop.messages += filter(None, [user_message(self._mending), assistant_message(reply.content)])
         return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
@@ -509,13 +510,13 @@ class AnswerLoop(Face):
     def _tell_limit(self) -> None:
         """Emit, once, the limit that was reached."""
         meter = self.loop.meter
-        if meter.reached and not (self._limit_told or self._standing):
+        if meter.reached and not self._limit_told:
             self._limit_told = True
             self._emit(LimitReached(meter.reached, meter.explain(meter.reached)))
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
         """Emit the visible events among raw ones; pieces of text that came together become one."""
-        if self._standing:
+        if self._mending:
             return
         text = ""
         for event in raw:
