@@ -9,28 +9,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.errors import ModelError, WebSearchError
+from ipy_websearch.errors import ConfigError, ModelError, WebSearchError
 from ipy_websearch.loop.core import Call
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.model.client import Reply
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, Platform, cites, native_tokens, server_searches, server_tools
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, RunBudget
 from ipy_websearch.money.prices import worst_case
-from ipy_websearch.options import AskOptions
+from ipy_websearch.options import TEXTS, AskOptions, in_form
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import provider_info
-from ipy_websearch.results import Limits
+from ipy_websearch.results import Charge, Limits
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import NATIVE, TOOLS, Tool, named_tools
+from ipy_websearch.tools import tiers
+from ipy_websearch.tools.base import NATIVE, TOOL_SETS, Tool
 from ipy_websearch.tools.research import read_research_tool
-from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
+from ipy_websearch.tools.web import PageReading, Search, web_fetch_tool, web_search_tool
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -192,13 +194,96 @@ class Offer:
         return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
 
 
+@dataclass(frozen=True, slots=True)
+class ToolKit:
+    """What a tool can be made from: its name, the session, the settled options of the question, and `defaults`, a request with
+    the user's settings (domains, country, language, filter). `engine` is the tool's own, else the question's (None: the chain);
+    `bounded` questions have a budget."""
+
+    name: str
+    session: Session
+    asked: AskOptions
+    defaults: SearchRequest
+    engine: str | None
+    bounded: bool
+
+    @property
+    def search(self) -> Search:
+        """What runs a search request with the engine."""
+        return partial(self.session.router.search, provider=self.engine, fresh=self.asked.fresh)
+
+    @property
+    def price(self) -> tuple[Charge, ...]:
+        """What a search is expected to be billed; under a budget, by the dearest engine of the chain."""
+        return self.session.router.expected_charges(self.engine, self.defaults.count, worst=self.bounded)
+
+    @property
+    def provider(self) -> Any:
+        """The engine itself."""
+        return self.session.router.provider(str(self.engine))
+
+    @property
+    def pages(self) -> PageReading | None:
+        """How the pages of a search's results are read, None when they are not."""
+        most, session = self.asked.read_pages, self.session
+        return PageReading(lambda: session.reader, most, self.asked.fresh, session.recording is not None) if most else None
+
+
+def _page_tool(kit: ToolKit) -> Tool:
+    allowed, blocked = kit.defaults.allowed_domains, kit.defaults.blocked_domains
+    return web_fetch_tool(kit.session.reader, fresh=kit.asked.fresh, allowed_domains=allowed, blocked_domains=blocked)
+
+
+def _document_tool(kit: ToolKit) -> Tool:
+    session = kit.session
+    return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
+
+
+# Each tool by its name: the engine that it cannot do without ("": none), and how it is made.
+TOOLS: dict[str, tuple[str, Callable[[ToolKit], Tool]]] = {
+    "web_search": ("", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, pages=kit.pages)),
+    "web_fetch": ("", _page_tool),
+    "brave_search": ("brave", lambda kit: tiers.brave_search_tool(kit.search, kit.defaults, price=kit.price)),
+    "brave_llm_context": ("brave", lambda kit: tiers.brave_llm_context_tool(kit.provider, kit.defaults)),
+    "firecrawl_scrape": ("firecrawl", lambda kit: tiers.firecrawl_scrape_tool(kit.provider, kit.defaults)),
+    "firecrawl_search": ("firecrawl", lambda kit: tiers.firecrawl_search_tool(kit.provider, kit.defaults)),
+    "firecrawl_map": ("firecrawl", lambda kit: tiers.firecrawl_map_tool(kit.provider, kit.defaults)),
+    "web_search_brave": ("brave", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, name=kit.name)),
+    "web_search_google": ("google", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, name=kit.name)),
+    "read_research": ("", _document_tool),
+}
+
+
+def named_tools(wanted: str | Sequence[str]) -> dict[str, bool]:
+    """Return the tools that `wanted` means, each once, in order, with whether it was asked for by its own name.
+
+    `wanted` is a list, or one string with commas or "+" between names of tools and sets; "none" is no tool at all.
+
+    Raises:
+        ConfigError: a name is neither a tool nor a set.
+    """
+    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else in_form(TEXTS, "tools", wanted)
+    names: dict[str, bool] = {}
+    for part in (part.strip() for part in parts):
+        if part in TOOL_SETS:
+            names |= {name: names.get(name, False) for name in TOOL_SETS[part]}
+        elif part in TOOLS:
+            names[part] = True
+        elif part not in ("", "none"):
+            choices = [*TOOL_SETS, "none", *TOOLS]
+            raise ConfigError(
+                f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
+            )
+    return names
+
+
 def offered(
     session: Session, asked: AskOptions, budget: RunBudget, limits: Limits, platform: Platform, provider: str | None
 ) -> Offer:
     """Return the tools of a question that is asked with settled options.
 
-    `provider` is the engine that `web_search` goes to (None: the chain). Under a budget, a search is priced as by the dearest
-    engine of the chain, and the API's own tools may be used as often as the money lasts.
+    `provider` is the engine that `web_search` goes to (None: the chain). Under a budget, the API's own tools may be used as
+    often as the money lasts.
 
     A set shrinks to what can be used, and a notice says what was left out. With any other tool, `read_research` comes too when
     there is something to read. Next to the API's own tools, ours of the same names are left out.
@@ -219,43 +304,20 @@ def offered(
     tools: list[Tool] = []
     missing: dict[str, list[str]] = {}
     for name, by_name in names.items():
-        info = provider_info(TOOLS[name]) if TOOLS[name] else None
+        engine, make = TOOLS[name]
+        info = provider_info(engine) if engine else None
         for key in info.keys if info and by_name else ():
             session.keys.require(key)
         if info and (why := info.hindrance(session.keys)):
             missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
         else:
-            tools.append(_made(name, session, asked, defaults, provider, bounded=budget.bounded))
+            tools.append(make(ToolKit(name, session, asked, defaults, engine or provider, budget.bounded)))
     notices = [f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items()]
     server: Sequence[Definition] = server_tools(budget.model, platform, limits.max_searches, defaults) if native else ()
     if server and (room := budget.budget.left()) is not None:
         server, fewer = affordable_native(server, budget.model, room)
         notices += fewer
     return Offer(tuple(tools), tuple(notices), tuple(server))
-
-
-def _made(
-    name: str, session: Session, asked: AskOptions, defaults: SearchRequest, provider: str | None, *, bounded: bool
-) -> Tool:
-    """Return the tool of that name; `defaults` is a request with the user's settings: domains, country, language, filter."""
-    engine, router = TOOLS[name], session.router
-    if name == "read_research":
-        return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
-    if name == "web_fetch":
-        allowed, blocked = defaults.allowed_domains, defaults.blocked_domains
-        return web_fetch_tool(session.reader, fresh=asked.fresh, allowed_domains=allowed, blocked_domains=blocked)
-    search = partial(router.search, provider=engine or provider, fresh=asked.fresh)
-    price = router.expected_charges(engine or provider, defaults.count, worst=bounded)
-    if name.startswith("web_search"):
-        reads = asked.read_pages and not engine  # the pair gives what its engines say
-        pages = PageReading(lambda: session.reader, asked.read_pages or 0, asked.fresh, session.recording is not None)
-        return web_search_tool(search, defaults, price=price, pages=pages if reads else None, name=name)
-    from ipy_websearch.tools import tiers
-
-    if name == "brave_search":
-        return tiers.brave_search_tool(search, defaults, price=price)
-    tool: Tool = getattr(tiers, f"{name}_tool")(router.provider(engine), defaults)
-    return tool
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:

@@ -1,10 +1,10 @@
-"""What a tool is (a name, a description, an input model, an async call and its output), and which tools there are.
+"""What a tool is: a name, a description, an input model, an async call and its output; and the sets of tools.
 
 A tool's output is neutral: passages with their source, or plain text. `model` turns it into the form of the platform
 (`search_result` blocks with real citations, or compact text). A failure that the model can act on is an output with
 `is_error`, never an exception; only bugs and interrupts go through.
 
-Which tools a question gets, and with what they are made, is said in `loop.offer`.
+Which tools there are, and how they are made for a question, is said in `loop.offer`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
-from ipy_websearch.options import TEXTS, in_form
+from ipy_websearch.errors import ProviderError, WebSearchError
 from ipy_websearch.results import Charge, Page, Read, SearchResult, SearchResults, lost
-from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -182,7 +180,7 @@ def place(url: str) -> str:
         return shorten(plain(url), 80)
 
 
-# --- which tools there are ---------------------------------------------------------------------------------------------
+# --- sets of tools -----------------------------------------------------------------------------------------------------
 
 # Stands for the tools that the API runs itself.
 NATIVE = "native"
@@ -194,41 +192,3 @@ TOOL_SETS: dict[str, tuple[str, ...]] = {
     "pair": ("web_search_brave", "web_search_google", "web_fetch"),
     "native": (NATIVE,),
 }
-
-
-# Each tool with the engine that it cannot do without ("": none).
-TOOLS = {
-    "web_search": "",
-    "web_fetch": "",
-    "brave_search": "brave",
-    "brave_llm_context": "brave",
-    "firecrawl_scrape": "firecrawl",
-    "firecrawl_search": "firecrawl",
-    "firecrawl_map": "firecrawl",
-    "web_search_brave": "brave",
-    "web_search_google": "google",
-    "read_research": "",
-}
-
-
-def named_tools(wanted: str | Sequence[str]) -> dict[str, bool]:
-    """Return the tools that `wanted` means, each once, in order, with whether it was asked for by its own name.
-
-    `wanted` is a list, or one string with commas or "+" between names of tools and sets; "none" is no tool at all.
-
-    Raises:
-        ConfigError: a name is neither a tool nor a set.
-    """
-    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else in_form(TEXTS, "tools", wanted)
-    names: dict[str, bool] = {}
-    for part in (part.strip() for part in parts):
-        if part in TOOL_SETS:
-            names |= {name: names.get(name, False) for name in TOOL_SETS[part]}
-        elif part in TOOLS:
-            names[part] = True
-        elif part not in ("", "none"):
-            choices = [*TOOL_SETS, "none", *TOOLS]
-            raise ConfigError(
-                f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
-            )
-    return names
