@@ -7,7 +7,6 @@ work runs. Its coroutines can be awaited on any event loop.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import threading
 import uuid
@@ -251,27 +250,6 @@ class Session:
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""
         self.answers.clear()
-
-    def export_trace(self, path: str | Path, *, answer: Answer | None = None) -> Path:
-        """Write the steps of an answer (None: the last one) as OpenTelemetry spans into a JSON file, which collectors and trace
-        viewers read, and return its path; a file of that name is replaced.
-
-        The spans have the names, times, tokens and costs of model requests and tool calls, and no texts but errors'.
-
-        Raises:
-            ConfigError: there is no answer yet, or the file cannot be written.
-        """
-        from ipy_websearch.otel import trace_of
-
-        if not (chosen := answer or next(reversed(self.answers), None)):
-            raise ConfigError("there is no answer to export yet; ask first, with %ask or Session.ask")
-        trace = trace_of(chosen, session=self.id, platform=self.claude.platform.name)
-        target = self.folder / path
-        try:
-            target.write_text(self.redact(json.dumps(trace, indent=1, ensure_ascii=False)), encoding="utf-8", errors="replace")
-        except OSError as exc:
-            raise ConfigError(f"the trace cannot be written to {target}: {exc.strerror or exc}") from exc
-        return target
 
     # --- enriching --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")
 @argument("--step", action="store_true", help="Show the next step each time; with a number, go on from there.")
 @argument("--widget", action="store_true", help="Walk through the steps on a timeline, with buttons and arrow keys.")
-@argument("--otel", metavar="FILE", help="Write the steps as OpenTelemetry spans into this JSON file, without texts.")
 @OUTPUT
 @HELP
 def trace(call: Call) -> Any:
@@ -29,7 +28,6 @@ def trace(call: Call) -> Any:
         %trace --step
         %trace --step 1
         %trace --widget
-        %trace --otel trace.json
     """
     session, options = call.session, call.options
     answer = next(reversed(session.answers), None)
@@ -37,9 +35,6 @@ def trace(call: Call) -> Any:
         print("There are no steps to show yet; ask first, with %ask or %%ask.")
         return None
     steps = len(answer.trace)
-    if "otel" in options:
-        print(f"{steps} steps written to {session.export_trace(options['otel'])}")
-        return None
     if call.text and call.text not in map(str, range(1, steps + 1)):
         raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {call.text!r} (%trace --help)")
     from ipy_websearch.display.trace import trace_frame, trace_widget, without_keys

@@ -1,25 +1,19 @@
-"""What was spent and done: `%cost`, reports that add up, estimates, prices with their age, traces for OpenTelemetry."""
+"""What was spent and done: `%cost`, reports that add up, estimates, and prices with their age."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ipy_websearch import api
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import LedgerRow
 from ipy_websearch.options import checked
-from ipy_websearch.session import Session
 from tests.fakes.money import held
-from tests.fakes.replies import text, tool_use, usage
+from tests.fakes.replies import tool_use, usage
 
 # --- %cost --------------------------------------------------------------------------------------------------------------
 
@@ -113,51 +107,3 @@ def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, sessio
     assert unknown.worst_usd is None and unknown.expected_usd is None and "unknown" in repr(unknown)
     assert held(session) == 0
     assert messages_api.requests == []
-
-
-# --- traces ---
-
-
-def spans(path: Path) -> list[dict[str, Any]]:
-    """Return the spans of a file with plain attributes."""
-    ((resource,),) = json.loads(path.read_text("utf-8")).values()
-    (scope,) = resource["scopeSpans"]
-    for span in scope["spans"]:
-        assert re.fullmatch(r"[0-9a-f]{32} [0-9a-f]{16}", f"{span['traceId']} {span['spanId']}")
-        span["attributes"] = {pair["key"]: next(iter(pair["value"].values())) for pair in span["attributes"]}
-    return list(scope["spans"])
-
-
-@pytest.fixture
-def asked(session: Session, messages_api: Any, brave_api: Any) -> Session:
-    """A session that asked one question with one search."""
-    messages_api.replies(
-        [tool_use("web_search", {"query": "ruby author"}), usage(input_tokens=10, cache_read_input_tokens=90)],
-        text("Matz wrote Ruby.", citations=[(0, 0)]),
-    )
-    asyncio.run(session.ask("Who wrote Ruby?", provider="brave"))
-    return session
-
-
-def test_a_trace_has_a_span_for_the_question_each_request_and_each_call(asked: Session, tmp_path: Path) -> None:
-    whole, first, call, second = spans(asked.export_trace(tmp_path / "trace.json"))
-    names = [span["name"].split()[0] for span in (whole, first, call, second)]
-    assert names == ["invoke_agent", "chat", "execute_tool", "chat"]
-    assert {span["parentSpanId"] for span in (first, call, second)} == {whole["spanId"]} and "parentSpanId" not in whole
-    assert (whole["kind"], first["kind"], call["kind"]) == (1, 3, 1)
-    facts, called = first["attributes"], call["attributes"]
-    assert facts["gen_ai.provider.name"] == "anthropic" and facts["gen_ai.request.model"].startswith("claude-sonnet")
-    assert facts["gen_ai.usage.input_tokens"] == "100" and facts["gen_ai.usage.cache_read.input_tokens"] == "90"
-    assert facts["gen_ai.response.finish_reasons"] == {"values": [{"stringValue": "tool_use"}]}
-    assert facts["gen_ai.conversation.id"] == asked.id and called["gen_ai.tool.name"] == "web_search"
-    assert called["gen_ai.tool.call.id"] and called["ipy_websearch.cost_usd"] == pytest.approx(0.005)
-
-
-def test_no_text_and_no_key_is_in_a_trace(asked: Session, messages_api: Any, brave_api: Any, tmp_path: Path) -> None:
-    messages_api.reply(text(f"Your key is {brave_api.key}."))
-    asyncio.run(asked.ask("What is my key?"))
-    for n, answer in enumerate(asked.answers):
-        written = asked.export_trace(tmp_path / f"{n}.json", answer=answer).read_text("utf-8").lower()
-        assert "ruby" not in written and "key" not in written.replace('"key":', "")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        asked.export_trace(tmp_path / "none" / "trace.json")
