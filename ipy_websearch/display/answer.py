@@ -120,8 +120,7 @@ class AnswerView:
             case ev.LimitReached(_, detail):
                 return [self._line(f"limit reached: {detail.removeprefix('limit reached: ')}")]
             case ev.Retracted():
-                self.items = [item for item in self.items if item.step < self.step or item.glyph]
-                return [self._line("the connection broke; this passage begins again")]
+                self.items = [item for item in self.items if item.step < self.step or item.glyph]  # a notice says why
             case ev.Rewritten(text, citations):
                 self.items, self.citations = [item for item in self.items if item.glyph], citations
                 return [self._line("the answer was mended"), self._write(text)]

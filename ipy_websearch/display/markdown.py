@@ -37,7 +37,6 @@ STYLES = {
     "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
     "left": "text-align:left;vertical-align:top",  # JupyterLab drops "start"
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
-    "number": "text-align:right;vertical-align:top;white-space:normal",
     "small": "font-size:.85em;opacity:.8",
     "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
     "background-color:rgba(128,128,128,.1);border-radius:3px",

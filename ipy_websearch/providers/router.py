@@ -24,7 +24,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from pkgutil import resolve_name
@@ -410,7 +410,7 @@ class SearchRouter:
             return
         if failure.retry_after:
             seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
-        said = f"{failure}; not asked again before {datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"
+        said = f"{failure}; not asked again before {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
         attempt = Attempt(target.info.name, said, failure.status, failure.reason)
         self._outages[self._state(target.info)] = (self._clock() + seconds, attempt)
 
