@@ -25,6 +25,7 @@ from ipy_websearch.model.requests import (
     Platform,
     assistant_message,
     cache_marks,
+    capped,
     forces_tools,
     with_nudge,
     without_thinking,
@@ -163,7 +164,7 @@ class InterceptedCall(Face):
                 if not refused or self._replies or not self.history.sources.natives or history == self.loop.messages:
                     raise
                 self.loop.messages = history
-            body = {**self.request(final=self.loop.final), "max_tokens": body.get("max_tokens")}
+            body = capped(self.request(final=self.loop.final), int(body.get("max_tokens") or 0))
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names: models remember others."""

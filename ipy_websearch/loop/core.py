@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
 from ipy_websearch.model.client import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
 from ipy_websearch.model.client import Event as RawEvent
-from ipy_websearch.model.requests import Message, content_of, counted, estimate_tokens, without_newest_results, written_tokens
+from ipy_websearch.model.requests import (
+    Message,
+    capped,
+    content_of,
+    counted,
+    estimate_tokens,
+    without_newest_results,
+    written_tokens,
+)
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.prices import billed_model
 from ipy_websearch.results import (
@@ -354,7 +362,7 @@ class Loop:
             tokens, wanted = estimate_tokens(body) if budget.bounded else 0, int(body.get("max_tokens") or 0)
             granted = budget.grant(str(body["model"]), tokens, wanted, final=self.final)
             if granted is not None:
-                return body if granted == wanted else {**body, "max_tokens": granted}
+                return body if granted == wanted else capped(body, granted)
             self.meter.reach("budget")
             if self.final and not self._leave_out_results():
                 return None

@@ -161,6 +161,25 @@ def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
     return {"output_config": {"effort": effort}, **adaptive}
 
 
+# The least that the API takes as `budget_tokens` of manual thinking; it must be below `max_tokens` too.
+_LEAST_THINKING = 1_024
+
+
+def capped(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    """Return a request with fewer output tokens.
+
+    Manual thinking (`budget_tokens`) is taken from them, and gets at most half; where that is too little for the API, the
+    request goes without (platform.claude.com/docs/en/build-with-claude/extended-thinking, read 2026-11).
+    """
+    made: dict[str, Any] = {**body, "max_tokens": max_tokens}
+    thinking, most = body.get("thinking"), max_tokens // 2
+    if isinstance(thinking, Mapping) and isinstance(thinking.get("budget_tokens"), int) and thinking["budget_tokens"] > most:
+        made["thinking"] = {**thinking, "budget_tokens": most}
+        if most < _LEAST_THINKING:
+            del made["thinking"]
+    return made
+
+
 # --- the body ----------------------------------------------------------------------------------------------------------
 
 CACHE_CONTROL = {"type": "ephemeral"}

@@ -384,6 +384,24 @@ def test_a_call_without_money_for_more_ends_with_what_it_has(messages_api: Any, 
     assert message.content[-1].type == "text" and api.cost().usd.sum() <= 0.03
 
 
+def test_manual_thinking_shrinks_with_the_money_and_ends_where_the_api_takes_no_less(messages_api: Any, brave_api: Any) -> None:
+    """The API wants `budget_tokens` of at least 1,024, and below `max_tokens`."""
+
+    def reply(body: Any) -> Any:
+        last = body.get("tool_choice", {}).get("type") == "none"
+        return ["What I have." if last else search(f"query {len(body['messages'])}"), usage(input_tokens=4000)]
+
+    messages_api.behave(reply)
+    asked = {"type": "enabled", "budget_tokens": 4_000}
+    for left_usd in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5):
+        api.session().settings.session_budget_usd = float(api.cost().usd.sum()) + left_usd
+        client = intercept(anthropic.Anthropic(), provider="brave")
+        message = ask(client, model="claude-opus-4-5", max_tokens=8_000, thinking=asked)
+        assert message.content[-1].type == "text"
+    given = [body.get("thinking", {}).get("budget_tokens") for body in messages_api.bodies]
+    assert None in given and 4_000 in given and any(1_024 <= tokens < 4_000 for tokens in filter(None, given)), given
+
+
 @pytest.mark.parametrize(
     ("asked", "told", "usd"),
     [
