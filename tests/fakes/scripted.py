@@ -1,4 +1,4 @@
-"""A server that answers what a test scripts, byte for byte: for the engines' wire formats and for HTTP itself.
+"""A server that answers what a test scripts, byte for byte.
 
     with Scripted() as server:
         server.answer({"results": []}, path="/search")
@@ -9,31 +9,16 @@ Answers are used in order, path by path; the last one of a path stays. A path wi
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.server import Handler, Received, Server, receive
+from tests.fakes.server import Handler, Server, receive
 
-Body = Any
-Function = Callable[[Received], Body]
-
-
-@dataclass(slots=True)
-class Script:
-    """One answer; `body` is bytes as they are, JSON, or a function from the request to JSON."""
-
-    body: Body
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    delay_s: float = 0.0
-    body_delay_s: float = 0.0
-    hang_up: bool = False
+JSON_HEADERS = {"content-type": "application/json"}
 
 
 class Scripted(Server):
@@ -41,41 +26,18 @@ class Scripted(Server):
 
     def __init__(self) -> None:
         super().__init__()
-        self._answers: dict[str, list[Script]] = defaultdict(list)
+        self._answers: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
-    def answer(self, body: Body = None, *, path: str = "", **settings: Any) -> None:
-        """Script the next answer on a path ("": on every path); also `status headers delay_s body_delay_s hang_up`."""
-        self._answers[path].append(Script(body, **settings))
-
-    def forget(self) -> None:
-        """Forget all answers and requests."""
-        self._answers.clear()
-        self.requests.clear()
+    def answer(self, body: Any, *, path: str = "", status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> None:
+        """Script the next answer on a path ("": on every path): bytes as they are, or JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._answers[path].append({"body": data, "status": status, "headers": headers})
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve every path."""
         return [("*", "/{path:.*}", self._handle)]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        received = await receive(request)
-        self.requests.append(received)
-        waiting = self._answers.get(request.path) or self._answers.get("")
-        if not waiting:
-            return web.Response(status=404, text="nothing is scripted here")
-        answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        await asyncio.sleep(answer.delay_s)
-        if answer.hang_up:
-            assert request.transport is not None
-            request.transport.abort()
-            return web.Response()
-        body = answer.body(received) if callable(answer.body) else answer.body
-        headers = {"content-type": "application/json"} | {name.lower(): value for name, value in answer.headers.items()}
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        if not answer.body_delay_s:
-            return web.Response(body=data, status=answer.status, headers=headers)
-        response = web.StreamResponse(status=answer.status, headers=headers)
-        await response.prepare(request)
-        await response.write(data[:1])
-        await asyncio.sleep(answer.body_delay_s)
-        await response.write(data[1:])
-        return response
+        self.requests.append(await receive(request))
+        waiting = self._answers.get(request.path) or self._answers[""] or [{"status": 404}]
+        return web.Response(**(waiting.pop(0) if len(waiting) > 1 else waiting[0]))
