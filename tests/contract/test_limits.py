@@ -12,7 +12,19 @@ import ipy_websearch as web
 from ipy_websearch.errors import BudgetExceededError, ConfigError
 from ipy_websearch.results import TextDelta
 from tests.contract.helpers import keeps_searching, results_of, search
-from tests.fakes.replies import Manner, delay, error_event, refusal, server_search, slow, stop, text, truncated, web_citation
+from tests.fakes.replies import (
+    Manner,
+    broken_stream,
+    delay,
+    error_event,
+    refusal,
+    server_search,
+    slow,
+    stop,
+    text,
+    truncated,
+    web_citation,
+)
 
 HIT = ("https://a.example/1", "A")
 LONG = " ".join(["one two three four five six seven eight nine ten"] * 20)
@@ -115,12 +127,22 @@ def test_an_empty_end_after_results_is_asked_about_once(messages_api: Any, brave
     assert web.ask("Who?", provider="brave").text == "Matz." and len(messages_api.requests) == 3
 
 
-def test_a_stream_cut_off_before_text_is_retried_and_after_it_is_a_partial_answer(messages_api: Any, brave_api: Any) -> None:
-    messages_api.replies([search("ruby author"), truncated(2)], "Matz.")
-    assert web.ask("Who?", provider="brave").text == "Matz."
-    messages_api.reply("one two three four five six", truncated(4))
-    answer = web.ask("Who?")
-    assert answer.text.startswith("one") and answer.stop_reason is None and answer.notices
+@pytest.mark.parametrize("cut", [truncated, broken_stream])
+@pytest.mark.parametrize("after", range(1, 10))
+def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
+    messages_api: Any, brave_api: Any, cut: Any, after: int
+) -> None:
+    """Where nothing was shown the request is sent again; what was shown is kept and said to have broken off."""
+    parts = [text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993, in Japan."), cut(after)]
+    messages_api.replies(search("ruby author"), parts)
+    messages_api.behave(lambda body: "Again.")
+    answer = web.ask("Who wrote Ruby?", provider="brave")
+    if answer.text == "Again.":
+        assert len(messages_api.requests) == 3 and answer.stop_reason == "end_turn"
+    else:
+        assert answer.text.startswith("Matz") and answer.stop_reason in (None, "end_turn")
+        assert (answer.stop_reason is None) == ("broke off" in " ".join(answer.notices))
+    assert answer.cost_usd > 0 and [m["role"] for m in answer.messages][-1] == "assistant"
 
 
 def test_an_error_inside_the_stream_brings_the_partial_answer_along(messages_api: Any) -> None:
