@@ -5,7 +5,6 @@ The model and the engine are real HTTP servers that refuse what is not allowed.
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -16,11 +15,9 @@ import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
-    block,
     recorded,
     search_results,
     server_search,
-    slow,
     stop,
     text,
     thinking,
@@ -29,7 +26,6 @@ from tests.fakes.replies import (
     web_citation,
 )
 
-AT = {"document_index": 0, "start_char_index": 0, "end_char_index": 8, "file_id": None}
 HITS = [("https://a.example/1", "A"), ("https://b.example/2", "B")]
 ROWS = {"rows": [{"name": "A", "price": 499, "source": HITS[0][0]}, {"name": "B", "price": None, "source": None}]}
 
@@ -111,20 +107,6 @@ def test_native_search_is_cited_priced_and_shown(messages_api: Any) -> None:
     assert "EncC" not in answer.panels[0].content
 
 
-def test_a_page_that_the_api_read_is_shown_and_cited_with_its_address(messages_api: Any) -> None:
-    """Its citations name a title alone."""
-    page = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "By Matz."}, "title": "Ruby"}
-    result = {"type": "web_fetch_result", "url": "https://a.example/1", "content": page, "retrieved_at": None}
-    messages_api.reply(
-        block({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": "https://a.example/1"}}),
-        block({"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": result}),
-        text("By Matz.", citations=[{"type": "char_location", "cited_text": "By Matz.", "document_title": "Ruby"} | AT]),
-    )
-    answer = ask("Who wrote https://a.example/1 ?", tools="native")
-    assert answer.text == "By Matz.[1]" and list(answer.sources.url) == ["https://a.example/1"]
-    assert "https://a.example/1" in answer.panels[0].content and list(answer.sources.read) == ["page"]
-
-
 @pytest.mark.parametrize(
     ("model", "version"), [("claude-sonnet-5-5", "web_search_20260318"), ("claude-haiku-4-5", "web_search_20250305")]
 )
@@ -134,22 +116,6 @@ def test_the_newest_version_that_the_model_takes_is_asked_for(messages_api: Any,
     search, fetch = messages_api.bodies[0]["tools"]
     assert search == {"type": version, "name": "web_search", "max_uses": 3, "allowed_domains": ["a.example"]}
     assert fetch["name"] == "web_fetch" and fetch["citations"] == {"enabled": True}
-
-
-@pytest.mark.parametrize("after", range(3, 8))
-def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
-    """The API's own search waits while one of our tools is called, and the question is left then."""
-    messages_api.reply("First. ", server_search("one", HITS, finished=False), tool_use("read_research"), stop("tool_use"))
-    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
-
-    async def leave() -> str:
-        run = session.start("Who?", tools="native")
-        for _ in range(after):
-            await anext(run)
-        await run.aclose()
-        return (await session.ask("And?", follow=True, tools="native")).text
-
-    assert asyncio.run(leave()) == "Go on."
 
 
 def test_endless_pauses_end_in_an_answer(messages_api: Any) -> None:

@@ -126,11 +126,6 @@ def thinking(content: str = "Let me think.", *, signature: str | None = None) ->
     )
 
 
-def redacted_thinking() -> Content:
-    """A redacted thinking block."""
-    return Content(lambda _: [{"type": "redacted_thinking", "data": f"Er{next(_numbers):010d}data=="}])
-
-
 def server_search(
     query: str, results: Sequence[tuple[str, str]] = (), *, error: str | None = None, finished: bool = True
 ) -> Content:
@@ -216,11 +211,6 @@ def error_event(after: int = 1, kind: str = "overloaded_error", message: str = "
 def hang_up() -> Manner:
     """Close the connection before any answer."""
     return Manner(hang_up=True)
-
-
-def headers(**values: str) -> Manner:
-    """Add response headers; underscores become hyphens."""
-    return Manner(headers={name.replace("_", "-"): value for name, value in values.items()})
 
 
 def error(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Any
 
+import ipy_websearch as web
 
-def ask(session: Any, messages_api: Any, *calls: Any, then: Any = None, question: str = "Who?", **options: Any) -> Any:
+
+def ask(messages_api: Any, *calls: Any, then: Any = None, question: str = "Who?", **options: Any) -> Any:
     """Let the model make these calls in one reply (`then`: one more in the next) and answer; return the answer."""
     messages_api.replies(*([[*calls]] if calls else []), *([then] if then else []), "Done.")
-
-    async def main() -> Any:
-        async with contextlib.aclosing(session):
-            return await session.ask(question, **options)
-
-    return asyncio.run(main())
+    return web.ask(question, **options)
 
 
 def offered(messages_api: Any) -> dict[str, dict[str, Any]]:

@@ -159,13 +159,13 @@ def test_what_is_no_plain_file_on_github_is_refused(github: Service, tmp_path: P
 
 
 def test_it_is_offered_whenever_a_root_is_set_and_its_calls_are_logged(
-    messages_api: Any, brave_api: Any, session: Any, tmp_path: Path
+    messages_api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 001's log: path, bytes, error type and milliseconds of each call are in `answer.steps`."""
     (tmp_path / "market.md").write_text("The market grew by 7 %.")
-    session.settings.research_root = str(tmp_path)
+    monkeypatch.setenv("IPY_WEBSEARCH_RESEARCH_ROOT", str(tmp_path))
     calls = [tool_use("read_research", {"path": path}) for path in ("market.md", "../a.md")]
-    steps = ask(session, messages_api, *calls).steps.query("name == 'read_research'").set_index("path")
+    steps = ask(messages_api, *calls).steps.query("name == 'read_research'").set_index("path")
     assert list(offered(messages_api)) == ["web_search", "web_fetch", "read_research"]
     assert [result.get("is_error", False) for result in results_of(messages_api)] == [False, True]
     assert steps.bytes["market.md"] == 23 and steps.error_type["../a.md"] == "path_validation"

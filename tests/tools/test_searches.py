@@ -1,16 +1,18 @@
-"""Which tools a question gets, `web_search`, and the pair of searches with one schema."""
+"""Which tools a question gets, `web_search` and the pages that it reads, the pair of searches with one schema, the tiers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+import ipy_websearch as web
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.fakes.engines import hit
-from tests.fakes.replies import tool_use
+from tests.fakes.replies import text, tool_use
 from tests.tools.helpers import ask, offered, results_of, sources, words_of
 
 BRAVE, GOOGLE = "web_search_brave", "web_search_google"
@@ -22,8 +24,8 @@ def google(engine: Callable[[str], Any]) -> Any:
     return engine("google")
 
 
-def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, session: Any) -> None:
-    answer = ask(session, messages_api, tools="tiers")
+def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, brave_api: Any) -> None:
+    answer = ask(messages_api, tools="tiers")
     assert list(offered(messages_api)) == ["brave_search", "brave_llm_context"]
     (notice,) = answer.notices
     assert "not offered to the model: firecrawl_scrape, firecrawl_search, firecrawl_map: FIRECRAWL_API_KEY" in notice
@@ -39,21 +41,20 @@ def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, 
         ("read_research", ConfigError, "set WebSearch.research_root"),
     ],
 )
-@pytest.mark.anyio
-async def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
-    messages_api: Any, session: Any, tools: Any, error: Any, told: str
+def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
+    messages_api: Any, brave_api: Any, tools: Any, error: Any, told: str
 ) -> None:
     with pytest.raises(error, match=told):
-        await session.ask("Who?", tools=tools)
+        web.ask("Who?", tools=tools)
     assert messages_api.requests == []
 
 
 def test_each_of_the_pair_asks_its_own_engine_and_a_failure_is_told_and_not_handed_on(
-    messages_api: Any, brave_api: Any, google: Any, session: Any
+    messages_api: Any, brave_api: Any, google: Any
 ) -> None:
     brave_api.fail(429)
     google.reply([hit("https://google.example/", "G", "From Google.")])
-    ask(session, messages_api, *(tool_use(name, {"query": "ruby author"}) for name in (BRAVE, GOOGLE)), tools="pair")
+    ask(messages_api, *(tool_use(name, {"query": "ruby author"}) for name in (BRAVE, GOOGLE)), tools="pair")
     failed, found = results_of(messages_api)
     assert failed["is_error"] and "Search unavailable. Please answer from your knowledge. (brave" in words_of(failed)
     assert sources(found) == ["https://google.example/"] and (len(brave_api.requests), len(google.requests)) == (1, 1)
@@ -67,18 +68,18 @@ def test_each_of_the_pair_asks_its_own_engine_and_a_failure_is_told_and_not_hand
     ],
 )
 def test_both_domain_lists_hold_and_the_users_bind_the_model(
-    messages_api: Any, brave_api: Any, session: Any, given: Any, options: Any
+    messages_api: Any, brave_api: Any, given: Any, options: Any
 ) -> None:
     brave_api.reply([hit(f"https://{host}/", host, host) for host in ("a.example", "bad.a.example", "b.example")])
-    ask(session, messages_api, tool_use(BRAVE, {"query": "ruby author", **given}), tools=BRAVE, **options)
+    ask(messages_api, tool_use(BRAVE, {"query": "ruby author", **given}), tools=BRAVE, **options)
     assert sources(results_of(messages_api)[0]) == ["https://a.example/"]
 
 
 @pytest.mark.parametrize("tool", [BRAVE, "brave_search"])
-def test_live_data_come_first_and_can_be_cited(messages_api: Any, brave_api: Any, session: Any, tool: str) -> None:
+def test_live_data_come_first_and_can_be_cited(messages_api: Any, brave_api: Any, tool: str) -> None:
     weather = {"type": "rich", "subtype": "weather", "weather": {"location": "Berlin", "temperature_c": 4.5}}
     brave_api.reply_rich("weather", [weather], [hit("https://a.example/", "Weather", "Cold.")])
-    ask(session, messages_api, tool_use(tool, {"query": "weather berlin"}), tools=tool)
+    ask(messages_api, tool_use(tool, {"query": "weather berlin"}), tools=tool)
     rich, page = results_of(messages_api)[0]["content"]
     assert rich["title"] == "Brave rich result: weather" and "temperature_c: 4.5" in rich["content"][0]["text"]
     assert rich["source"] == "https://search.brave.com/search?q=weather+berlin" and page["source"] == "https://a.example/"
@@ -94,9 +95,9 @@ def firecrawl(engine: Callable[[str], Any]) -> Any:
     return engine("firecrawl")
 
 
-def ask_tiers(session: Any, messages_api: Any, *calls: Any, **options: Any) -> Any:
+def ask_tiers(messages_api: Any, *calls: Any, **options: Any) -> Any:
     """Ask about the guide with the tools of the tiers."""
-    return ask(session, messages_api, *calls, **{"tools": "tiers", "question": f"What does {GUIDE} say?", **options})
+    return ask(messages_api, *calls, **{"tools": "tiers", "question": f"What does {GUIDE} say?", **options})
 
 
 def brave_search(**given: Any) -> Any:
@@ -114,9 +115,9 @@ def scraped(markdown: str, url: str = GUIDE, **metadata: Any) -> dict[str, Any]:
     return {"success": True, "data": {"markdown": markdown, "links": links, "metadata": fields | metadata}}
 
 
-def test_the_five_tools_have_the_specified_parameters(messages_api: Any, session: Any, firecrawl: Any) -> None:
+def test_the_five_tools_have_the_specified_parameters(messages_api: Any, brave_api: Any, firecrawl: Any) -> None:
     """Names, defaults and bounds of seed 003; only what must be given is required."""
-    ask_tiers(session, messages_api)
+    ask_tiers(messages_api)
     schemas = {name: tool["input_schema"]["properties"] for name, tool in offered(messages_api).items()}
     defaults = {name: {p: s.get("default") for p, s in properties.items()} for name, properties in schemas.items()}
     context = {"maximum_number_of_tokens": 8192, "count": 20, "context_threshold_mode": "balanced", "country": "US"}
@@ -143,10 +144,10 @@ def test_the_five_tools_have_the_specified_parameters(messages_api: Any, session
     assert {tuple(tool["input_schema"]["required"]) for tool in offered(messages_api).values()} == {("query",), ("url",)}
 
 
-def test_a_search_sends_what_is_fixed_and_what_was_given(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_a_search_sends_what_is_fixed_and_what_was_given(messages_api: Any, brave_api: Any) -> None:
     """Numbers out of bounds are brought into them, and null means the default: no round is lost to either."""
     given = {"count": 99, "freshness": "pw", "country": "DE", "search_lang": "de", "safe_search": "off", "goggles_id": "tech"}
-    ask_tiers(session, messages_api, brave_search(count=None), brave_search(**given), tools="brave_search")
+    ask_tiers(messages_api, brave_search(count=None), brave_search(**given), tools="brave_search")
     first, second = [request.values() for request in brave_api.requests]
     fixed = {"extra_snippets": "true", "enable_rich_callback": "1"}
     assert first.items() >= {"q": "ruby author", "count": "5", "country": "US", "search_lang": "en", **fixed}.items()
@@ -155,11 +156,12 @@ def test_a_search_sends_what_is_fixed_and_what_was_given(messages_api: Any, brav
     assert second.items() >= {**wanted, **fixed}.items() and "site=stackoverflow.com" in second["goggles"]
 
 
-def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any) -> None:
     """The strict filter cannot be loosened, and the domains of the question hold."""
-    session.settings.safe_search, session.settings.country = "strict", "FR"
+    settings = web.api.session().settings
+    settings.safe_search, settings.country = "strict", "FR"
     brave_api.reply([hit("https://ruby-lang.org/", "Ruby", "Ruby."), hit("https://spam.example/", "Spam", "Spam.")])
-    ask_tiers(session, messages_api, brave_search(safe_search="off"), tools="brave_search", allowed_domains=["ruby-lang.org"])
+    ask_tiers(messages_api, brave_search(safe_search="off"), tools="brave_search", allowed_domains=["ruby-lang.org"])
     sent = brave_api.requests[0].values()
     assert (sent["safesearch"], sent["country"]) == ("strict", "FR") and "site=ruby-lang.org" in sent["goggles"]
     assert "Spam" not in words_of(results_of(messages_api)[0])
@@ -177,10 +179,10 @@ def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any, se
     ],
 )
 def test_a_page_that_was_billed_and_is_none_is_an_error(
-    messages_api: Any, firecrawl: Any, session: Any, page: Any, options: Any, told: str
+    messages_api: Any, firecrawl: Any, page: Any, options: Any, told: str
 ) -> None:
     firecrawl.reply(body=page)
-    answer = ask_tiers(session, messages_api, scrape(), **options)
+    answer = ask_tiers(messages_api, scrape(), **options)
     (result,) = results_of(messages_api)
     assert result["is_error"] and told in words_of(result) and "Secret" not in words_of(result)
     assert answer.trace[1].cost_usd == CREDIT
@@ -196,31 +198,31 @@ def test_a_page_that_was_billed_and_is_none_is_an_error(
         (scrape("file:///etc/passwd"), "not an http:// or https://"),
     ],
 )
-def test_what_nobody_wrote_down_is_not_read(messages_api: Any, firecrawl: Any, session: Any, call: Any, why: str) -> None:
+def test_what_nobody_wrote_down_is_not_read(messages_api: Any, firecrawl: Any, call: Any, why: str) -> None:
     """Addresses that the model made up, private ones and other schemes go nowhere."""
-    ask_tiers(session, messages_api, call, question=f"See {GUIDE} and http://169.254.169.254/latest and file:///etc/passwd")
+    ask_tiers(messages_api, call, question=f"See {GUIDE} and http://169.254.169.254/latest and file:///etc/passwd")
     (result,) = results_of(messages_api)
     assert result["is_error"] and why in words_of(result) and "Failed to fetch URL" in words_of(result)
     assert firecrawl.requests == []
 
 
-def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any, session: Any) -> None:
+def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any) -> None:
     long = ("word " * 2_000).strip()
     brave_api.reply([hit("https://a.example/x", "A page", long)])
     given = {"query": "ruby author", "maximum_number_of_tokens": 99, "count": 500, "context_threshold_mode": "strict"}
-    answer = ask_tiers(session, messages_api, tool_use("brave_llm_context", given), tools="brave_llm_context")
+    answer = ask_tiers(messages_api, tool_use("brave_llm_context", given), tools="brave_llm_context")
     sent = brave_api.requests[0].values()
     chosen = {"maximum_number_of_tokens": "1024", "count": "50", "context_threshold_mode": "strict", "country": "US"}
     assert sent.items() >= {"maximum_number_of_urls": "20", **chosen}.items()
     assert words_of(results_of(messages_api)[0]) == long and answer.trace[1].cost_usd == Decimal("0.005")
 
 
-def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any, firecrawl: Any, session: Any) -> None:
+def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any, firecrawl: Any) -> None:
     """Markdown as it came, then links and metadata; the links may be read next; a credit is booked."""
     markdown = "# Guide\n\nFirst part.\n\n```sh\nrun\n\nit\n```\n\nLast part."
     chosen = {"formats": ["markdown", "summary"], "location": {"country": "DE", "languages": ["de"]}}
     firecrawl.reply(body=scraped(markdown))
-    answer = ask_tiers(session, messages_api, scrape(), then=scrape("https://docs.example.org/next", **chosen))
+    answer = ask_tiers(messages_api, scrape(), then=scrape("https://docs.example.org/next", **chosen))
     first, second = (request.body for request in firecrawl.requests)
     assert first.items() >= {"url": GUIDE, "onlyMainContent": True, "formats": ["markdown", "links"]}.items()
     assert second.items() >= {"url": "https://docs.example.org/next", **chosen}.items()
@@ -233,7 +235,7 @@ def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any,
     assert answer.trace[1].cost_usd == CREDIT
 
 
-def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any, session: Any) -> None:
+def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any) -> None:
     """The scrape options are always sent; a result without a page gives its snippet; the reported credits are booked."""
     bad = {"markdown": "no", "metadata": {"statusCode": 403}}
     pages = [
@@ -243,20 +245,135 @@ def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any, sessi
     ]
     firecrawl.reply(body={"success": True, "data": {"web": pages}, "creditsUsed": 4})
     chosen = {"query": "window", "sources": ["web", "news"], "categories": ["pdf"], "tbs": "qdr:w", "location": "Germany"}
-    answer = ask_tiers(session, messages_api, tool_use("firecrawl_search", {"limit": 50, **chosen}))
+    answer = ask_tiers(messages_api, tool_use("firecrawl_search", {"limit": 50, **chosen}))
     scraping = {"scrapeOptions": {"formats": ["markdown", "links"], "onlyMainContent": True}}
     assert firecrawl.requests[0].body.items() >= {**scraping, **chosen, "limit": 10}.items()
     assert words_of(results_of(messages_api)[0]) == "# Guide\n\nAll.\nonly this\nkept"
     assert answer.trace[1].cost_usd == 4 * CREDIT and answer.searches == 1
 
 
-def test_a_site_is_mapped_from_an_address_on_it(messages_api: Any, firecrawl: Any, session: Any) -> None:
+def test_a_site_is_mapped_from_an_address_on_it(messages_api: Any, firecrawl: Any) -> None:
     """The root of a known page's host, or of the domain above it, may be mapped; its addresses may then be read."""
     firecrawl.links = [{"url": f"https://docs.example.org/{n}", "title": f"Page {n}", "description": "d"} for n in range(60)]
     given = {"url": "https://example.org", "search": "guide", "include_subdomains": True, "limit": 9_999}
-    ask_tiers(session, messages_api, tool_use("firecrawl_map", given), then=scrape("https://docs.example.org/59"))
+    ask_tiers(messages_api, tool_use("firecrawl_map", given), then=scrape("https://docs.example.org/59"))
     sent = {"url": "https://example.org", "limit": 5_000, "search": "guide", "includeSubdomains": True}
     assert firecrawl.requests[0].body.items() >= sent.items()
     mapped = words_of(messages_api.bodies[1]["messages"][-1]["content"][0]).splitlines()
     assert mapped[0] == "https://docs.example.org/0 — Page 0 — d" and len(mapped) == 60
     assert not results_of(messages_api)[0].get("is_error")
+
+
+# --- the pages of a search ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy, the first page takes longer than a reader has patience."""
+    monkeypatch.setattr("ipy_websearch.tools.web.READ_S", 60.0)
+
+
+SEARCH = tool_use("web_search", {"query": "ruby author"})
+QUESTION = "Who wrote Ruby?"
+BLOCKED = "http://blocked.example.org/page"
+ABOUT = (
+    "<html><head><title>About</title></head><body><article><h1>Ruby</h1><p>Ruby is a language with many users. It runs on most "
+    "computers, and has a large library.</p><h2>Origin</h2><p>The author of Ruby is Yukihiro Matsumoto, called Matz. He began "
+    "with it in 1993, in Japan.</p><h2>Speed</h2><p>A program may be slow at first, and becomes faster as it runs.</p>"
+    "<h2>Weather</h2><p>It rained in Paris on Tuesday, and nobody had an umbrella at hand. "
+    '<a href="http://linked.example.org/x">More on that</a></p></article></body></html>'
+)
+
+
+def about(public_web: Any, url: str = "http://ruby.example.org/about", **options: Any) -> str:
+    """Put the page on the web, and return its address."""
+    return str(public_web.page(url, ABOUT, **options))
+
+
+def asked(messages_api: Any, *replies: Any, **options: Any) -> Any:
+    """Let the model search (or call these) and answer; return the answer."""
+    messages_api.replies(SEARCH, *replies, "Matz.")
+    return web.ask(QUESTION, **{"provider": "brave", **options})
+
+
+def paths(public_web: Any) -> list[str]:
+    """Return what was asked of the web."""
+    return [request.path for request in public_web.requests]
+
+
+def test_the_passages_that_fit_the_query_stand_in_place_of_the_snippet(
+    messages_api: Any, brave_api: Any, public_web: Any
+) -> None:
+    """Under their headings, as blocks that can be cited; the sources, the panel and the next fetch know of the page."""
+    public_web.page("http://linked.example.org/x", "<p>Nothing.</p>")
+    brave_api.reply([hit(about(public_web), "Ruby", "A snippet."), hit("https://b.example/", "Other", "Another snippet.")])
+    cited = [text("Matz did.", citations=[(0, 0)]), text(" There are others.", citations=[(1, 0)])]
+    answer = asked(messages_api, [*cited, tool_use("web_fetch", {"url": "http://linked.example.org/x"})])
+    body = messages_api.bodies[1]["messages"][-1]["content"][0]
+    (page, other), words = body["content"], words_of(body)
+    assert "Yukihiro Matsumoto" in words and "Origin" in words and "A snippet." not in words and "umbrella" not in words
+    assert page["citations"] == {"enabled": True} and page["source"] == "http://ruby.example.org/about"
+    assert other["content"][0]["text"] == "Another snippet." and "Only a snippet: the page was not read" in words
+    assert list(answer.sources.read) == [page["read"] for page in answer.panels[0].data["pages_read"]] == ["page", "snippet"]
+    assert "1 of 2 pages read" in answer.steps.detail[1]
+    assert "/x" in paths(public_web), "a page that was read in a search makes its links known"
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_only_the_first_pages_are_read_and_the_second_time_from_the_cache(
+    messages_api: Any, brave_api: Any, public_web: Any, most: int
+) -> None:
+    brave_api.reply([hit(about(public_web, f"http://s{n}.example.org/about"), "Ruby", "A snippet.") for n in range(4)])
+    asked(messages_api, read_pages=most)
+    texts = [block["content"][0]["text"] for block in results_of(messages_api)[0]["content"]]
+    assert [text != "A snippet." for text in texts] == [at < most for at in range(4)]
+    answer = asked(messages_api, read_pages=most)
+    assert sorted(paths(public_web)) == sorted(["/about", "/robots.txt"] * most), "once each"
+    assert [page["cached"] for page in answer.trace[1].log.get("pages", ())] == [True] * most
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (BLOCKED, "robots.txt forbids it"),
+        ("http://10.0.0.8/page", "10.0.0.8 is not public"),
+        ("http://gone.example.org/page", "404"),
+        ("http://picture.example.org/page", "image/png"),
+        ("http://moved.example.org/page", "domain that was not allowed"),
+        ("http://empty.example.org/page", "no text"),
+        ("http://down.example.org/", "http://down.example.org/robots.txt"),
+    ],
+)
+def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
+    messages_api: Any, brave_api: Any, public_web: Any, url: str, why: str
+) -> None:
+    public_web.page("http://blocked.example.org/robots.txt", "User-agent: *\nDisallow: /", content_type="text/plain")
+    public_web.page(BLOCKED, ABOUT)
+    public_web.page("http://gone.example.org/page", "Gone", status=404)
+    public_web.page("http://picture.example.org/page", b"\x89PNG", content_type="image/png")
+    public_web.redirect("http://moved.example.org/page", about(public_web, "http://bad.example.org/about"))
+    public_web.page("http://down.example.org/robots.txt", "", status=503)
+    public_web.page("http://empty.example.org/page", "<html><body></body></html>")
+    brave_api.reply([hit(url, "Ruby", "A snippet.")])
+    answer = asked(messages_api, blocked_domains=["bad.example.org"])
+    snippet, note = results_of(messages_api)[0]["content"][0]["content"]
+    assert snippet["text"] == "A snippet." and why in note["text"] and answer.trace[1].log["pages"][0]["read"] == "snippet"
+
+
+def test_a_slow_page_keeps_nobody_waiting(messages_api: Any, brave_api: Any, public_web: Any) -> None:
+    """The others are used, and its download ends."""
+    slow = about(public_web, "http://slow.example.org/about", delay_s=600)
+    brave_api.reply([hit(slow, "Ruby", "A snippet."), hit(about(public_web), "Ruby", "Other.")])
+    answer = asked(messages_api)
+    assert [page["read"] for page in answer.trace[1].log["pages"]] == ["snippet", "page"]
+    assert "it took too long" in words_of(results_of(messages_api)[0]) and answer.trace[1].milliseconds < 50_000
+    while public_web.active:
+        time.sleep(0.02)
+
+
+def test_reading_pages_stays_within_the_budget(messages_api: Any, brave_api: Any, public_web: Any) -> None:
+    long = "<h1>Ruby</h1>" + "".join(f"<h2>Part {n}</h2><p>{'The author of Ruby is Matz. ' * 30}</p>" for n in range(60))
+    brave_api.reply([hit(public_web.page(f"http://s{n}.example.org/", long), "Ruby", "A snippet.") for n in range(3)])
+    answer = asked(messages_api, budget_usd=0.06)
+    assert answer.cost_usd <= 0.06 and sum(page["tokens"] for page in answer.trace[1].log["pages"]) <= 4_000
+    assert len(sources(results_of(messages_api)[0])) == 3
