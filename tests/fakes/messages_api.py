@@ -368,9 +368,7 @@ class MessagesAPI(Server):
         """Add the usage, and keep what is being sent; return the message."""
         message = ready.message
         if not ready.recorded:
-            counts, store = self.cache.lookup(received.body)
-            message["usage"] = counts | message["usage"]
-            store()
+            message["usage"] = self.cache.charge(received.body) | message["usage"]
         self.issued.note(message, received.body)
         received.status, received.answer = 200, message
         return message

@@ -3,7 +3,7 @@
 Ids, stop reason and the cut at `max_tokens` are the API's.
 A token is four characters of JSON. A breakpoint (`cache_control`) stores the hash of everything before it; a later
 request reads the longest stored prefix found at its breakpoints or at most 19 blocks before one. Prefixes below
-`minimum` tokens are not stored. An entry can be read once the first answer that wrote it has begun.
+`MINIMUM` tokens are not stored.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import asyncio
 import copy
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -23,17 +22,16 @@ from tests.fakes import sse
 from tests.fakes.replies import Content, Failure, Manner, Part, Recording, new_id, text
 
 LOOKBACK = 20
-LIFE_S = {"5m": 300.0, "1h": 3600.0}
+MINIMUM = 1024
 CHARACTERS_A_TOKEN = 4
 
 
-@dataclass(slots=True)
-class Block:
-    """One block of the prompt: tokens and hash of the prefix that ends with it; `ttl` when it is a breakpoint."""
+class Block(NamedTuple):
+    """One block of the prompt: the tokens and the hash of the prefix that ends with it, and whether it is a breakpoint."""
 
     tokens: int
     digest: bytes
-    ttl: str | None
+    is_mark: bool
 
 
 def count_tokens(value: Any) -> int:
@@ -47,13 +45,12 @@ def prefixes(body: dict[str, Any]) -> list[Block]:
     found: list[Block] = []
     digest, characters = hashlib.blake2b(str(body.get("model")).encode(), digest_size=16), 0
     for seed, block in _blocks(body):
-        text = _without_marks(block)
+        text = json.dumps(_without_marks(block), ensure_ascii=False)
         digest.update(f"{seed}|{text}".encode())
         characters += len(text)
-        mark = _mark(block)
-        found.append(Block(-(-characters // CHARACTERS_A_TOKEN), digest.digest(), (mark.get("ttl") or "5m") if mark else None))
-    if found and (mark := body.get("cache_control")):
-        found[-1].ttl = mark.get("ttl") or "5m"
+        found.append(Block(-(-characters // CHARACTERS_A_TOKEN), digest.digest(), '"cache_control": {' in json.dumps(block)))
+    if found and body.get("cache_control"):
+        found[-1] = found[-1]._replace(is_mark=True)
     return found
 
 
@@ -61,77 +58,41 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (what invalidates the block besides its text, block)."""
     for tool in body.get("tools") or []:
         yield "tool", tool
-    system = body.get("system") or []
-    for block in [{"type": "text", "text": system}] if isinstance(system, str) else system:
-        yield "system", block
     settings = json.dumps([body.get("tool_choice"), body.get("thinking")], sort_keys=True)
-    for message in body["messages"]:
-        content = message["content"]
+    messages = [("system", body.get("system") or [])]
+    messages += [(message["role"] + settings, message["content"]) for message in body["messages"]]
+    for seed, content in messages:
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            yield f"{message['role']}{settings}", block
+            yield seed, block
 
 
-def _mark(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the breakpoint on a block or on a block inside it."""
-    inner = block.get("content")
-    parts = [*(inner if isinstance(inner, list) else ()), block]
-    marks = [part["cache_control"] for part in parts if isinstance(part, dict) and part.get("cache_control")]
-    return marks[-1] if marks else None
-
-
-def _without_marks(value: Any) -> str:
-    def strip(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {k: strip(v) for k, v in part.items() if k != "cache_control" and v is not None}
-        return [strip(v) for v in part] if isinstance(part, list) else part
-
-    return json.dumps(strip(value), ensure_ascii=False)
+def _without_marks(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {k: _without_marks(v) for k, v in part.items() if k != "cache_control" and v is not None}
+    return [_without_marks(v) for v in part] if isinstance(part, list) else part
 
 
 @dataclass(slots=True)
 class PromptCache:
-    """The cache of one fake. Set `minimum` to 0 to store everything, `clock` to let time pass in a test."""
+    """The cache of one fake: the hashes of the prefixes that were stored. Nothing expires."""
 
-    minimum: int = 1024
-    clock: Callable[[], float] = time.monotonic
-    _entries: dict[bytes, tuple[float, float]] = field(default_factory=dict)
+    stored: set[bytes] = field(default_factory=set)
 
-    def lookup(self, body: dict[str, Any]) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Return (the input side of `usage`, a function that stores what this request writes)."""
+    def charge(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the input side of a request's `usage`, and store what the request writes."""
         blocks = prefixes(body)
-        total = blocks[-1].tokens if blocks else 0
-        marks = [number for number, block in enumerate(blocks) if block.ttl]
-        read, hit = 0, None
-        for mark in marks:
-            for number in range(mark, max(-1, mark - LOOKBACK), -1):
-                if self._is_live(blocks[number].digest) and blocks[number].tokens > read:
-                    read, hit = blocks[number].tokens, blocks[number].digest
-        written = {"5m": 0, "1h": 0}
-        reached, stored = read, [] if hit is None else [(hit, self._entries[hit][1])]
-        for mark in marks:
-            block = blocks[mark]
-            if block.tokens >= max(self.minimum, 1):
-                if block.tokens > reached:
-                    written[block.ttl or "5m"] += block.tokens - reached
-                    reached = block.tokens
-                stored.append((block.digest, LIFE_S[block.ttl or "5m"]))
-        usage = {
-            "input_tokens": total - reached,
-            "cache_creation_input_tokens": written["5m"] + written["1h"],
+        marks = [number for number, block in enumerate(blocks) if block.is_mark]
+        near = [block for mark in marks for block in blocks[max(mark - LOOKBACK + 1, 0) : mark + 1]]
+        read = max((block.tokens for block in near if block.digest in self.stored), default=0)
+        new = [blocks[mark] for mark in marks if blocks[mark].tokens >= MINIMUM]
+        self.stored.update(block.digest for block in new)
+        reached = max([read, *(block.tokens for block in new)])
+        return {
+            "input_tokens": blocks[-1].tokens - reached,
+            "cache_creation_input_tokens": reached - read,
             "cache_read_input_tokens": read,
-            "cache_creation": {
-                "ephemeral_5m_input_tokens": written["5m"],
-                "ephemeral_1h_input_tokens": written["1h"],
-            },
+            "cache_creation": {"ephemeral_5m_input_tokens": reached - read, "ephemeral_1h_input_tokens": 0},
         }
-        return usage, lambda: self._store(stored)
-
-    def _is_live(self, digest: bytes) -> bool:
-        return digest in self._entries and self._entries[digest][0] > self.clock()
-
-    def _store(self, entries: list[tuple[bytes, float]]) -> None:
-        for digest, life in entries:
-            self._entries[digest] = (self.clock() + life, life)
 
 
 @dataclass(slots=True)
@@ -153,13 +114,11 @@ class Ready:
 def render(parts: Sequence[Part], request: dict[str, Any]) -> Ready:
     """Return the reply that these parts make for this request."""
     contents, manner = _sort(parts)
-    whole = [part for part in contents if isinstance(part, (Failure, Recording))]
-    if whole and isinstance(whole[0], Failure):
-        return Ready(manner, failure=whole[0])
-    if whole:
-        recording = whole[0]
-        assert isinstance(recording, Recording)
-        return _limit(Ready(manner, copy.deepcopy(recording.message), stream=recording.stream, recorded=True))
+    match contents:
+        case [Failure() as failure, *_]:
+            return Ready(manner, failure=failure)
+        case [Recording(message, stream), *_]:
+            return _limit(Ready(manner, copy.deepcopy(message), stream=stream, recorded=True))
     message = _message(contents, manner, request)
     return _limit(Ready(manner, message, problems=_script_errors(message, request)))
 
@@ -170,12 +129,9 @@ def _sort(parts: Sequence[Part]) -> tuple[list[Any], Manner]:
     manner = Manner()
     for part in parts:
         if isinstance(part, Manner):
-            for name in (f.name for f in fields(Manner)):
-                value = getattr(part, name)
-                if isinstance(value, dict) and name in ("headers", "extra"):
-                    getattr(manner, name).update(value)
-                elif value is not None:
-                    setattr(manner, name, value)
+            given = {f.name: value for f in fields(Manner) if (value := getattr(part, f.name)) != f.default}
+            given |= {name: getattr(manner, name) | getattr(part, name) for name in ("headers", "extra")}
+            manner = replace(manner, **given)
         elif isinstance(part, str):
             contents.append(text(part))
         elif isinstance(part, dict):
@@ -262,16 +218,10 @@ def _script_errors(message: dict[str, Any], request: dict[str, Any]) -> list[str
     """Return what a real model could not have answered to this request: the test's script is wrong then."""
     choice = (request.get("tool_choice") or {}).get("type", "auto")
     calls = [block["name"] for block in message["content"] if block["type"] == "tool_use"]
-    if calls and choice == "none":
-        return [f"the script calls {calls} although the request has tool_choice none"]
-    if calls and not request.get("tools"):
-        return [f"the script calls {calls} although the request has no tools"]
+    if calls and (choice == "none" or not request.get("tools")):
+        return [f"the script calls {calls}, which the request does not allow"]
     if not calls and choice in ("any", "tool") and message["stop_reason"] not in ("refusal", "max_tokens", "pause_turn"):
         return [f"the script calls no tool although the request has tool_choice {choice}"]
-    if choice in ("any", "tool") and any(block["type"] == "text" for block in message["content"]):
-        return [f"the script writes text although the request has tool_choice {choice}, which leaves none"]
-    if choice == "tool" and calls and set(calls) != {request["tool_choice"]["name"]}:
-        return [f"the script calls {calls} although tool_choice asks for {request['tool_choice']['name']!r}"]
     return []
 
 
