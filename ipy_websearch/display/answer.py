@@ -360,7 +360,7 @@ class _Terminal:
         self._last: Literal["", "line", "text"] = ""
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write the added items; of a text, the finished paragraphs and list items, and the full lines of the last one."""
+        """Write the added items; of a text, the finished paragraphs and list items."""
         for item in items:
             if item.glyph:
                 self._flush(len(self._rest))
@@ -369,7 +369,6 @@ class _Terminal:
                 self._rest += item.text
                 breaks = [found.start() for found in re.finditer(_BREAK, self._rest)]
                 self._flush(max((at for at in breaks if self._rest.count("```", 0, at) % 2 == 0), default=0))
-                self._flush_lines()
 
     def ended(self) -> None:
         """Write the sources and costs below the text, or the whole answer when none of its text was streamed."""
@@ -382,17 +381,6 @@ class _Terminal:
             return
         self._flush(len(self._rest))
         self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
-
-    def _flush_lines(self) -> None:
-        """Write the full lines of the waiting text. A table, code and open bold wait for their end."""
-        if not self._terminal.width or "|" in self._rest or "```" in self._rest:
-            return
-        full, _, last = self._terminal.wrap(self._rest).rpartition("\n")
-        if full.strip() and last.strip() and full.count("**") % 2 == full.count("`") % 2 == 0:
-            blank = self._rest[len(self._rest.rstrip()) :]  # which wrapping drops
-            self._rest = full
-            self._flush(len(full))
-            self._rest = last + blank
 
     def _flush(self, end: int) -> None:
         """Write the waiting text up to `end`."""

@@ -1,7 +1,7 @@
 """The display data of searches, enriched frames, pages and costs, and the plot of costs.
 
-A frame is shown as it is: filtered, sorted, with further columns. Without the columns that its view needs, the view is None
-and pandas shows an ordinary table.
+A frame is shown as it is, filtered or sorted. Where its columns are not those of its view, the view is None and pandas shows an
+ordinary table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ LOW_CONFIDENCE = 0.5
 # How much of a page is shown; `page.content` has all of it.
 PAGE_CHARACTERS = 24_000
 NEEDED = ("title", "url", "description", "published_date")
-_SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _OWN = 4
@@ -35,12 +34,11 @@ _OWN = 4
 
 
 def search_view(found: Any) -> View | None:
-    """Return the display data of a `SearchFrame` or `SearchResults`, None without the columns of result cards."""
+    """Return the display data of a `SearchFrame` or `SearchResults`, None for a frame with other columns."""
     frame = found.to_frame() if isinstance(found, SearchResults) else found
     names = list(frame.columns)
-    if len(set(names)) != len(names) or not set(NEEDED) <= set(names):
+    if len(set(names)) != len(names) or not set(NEEDED) <= set(names) <= {*NEEDED, "extra_snippets", "score"}:
         return None
-    others = [name for name in names if name not in _SILENT]
     shown = frame.head((settings_in_force() or WebSearch()).max_rows)
     rows = [
         {
@@ -50,11 +48,8 @@ def search_view(found: Any) -> View | None:
             "place": place_of(cell(url, MAX_ADDRESS)),
             "date": iso(date),
             "snippet": cell(text, 400),
-            "more": [(one_line(name), cell(value)) for name, value in zip(others, values, strict=True)],
         }
-        for label, title, url, text, date, *values in zip(
-            shown.index, *(shown[name] for name in (*NEEDED, *others)), strict=True
-        )
+        for label, title, url, text, date in zip(shown.index, *(shown[name] for name in NEEDED), strict=True)
     ]
     search = frame.search
     notices = list(map(one_line, search.notices)) if search is not None else []

@@ -251,10 +251,6 @@ def as_text(value: Any) -> tuple[str, str]:
     """
     import narwhals as nw
 
-    libraries = nw.dependencies
-    tests = (libraries.is_polars_lazyframe, libraries.is_dask_dataframe, libraries.is_duckdb_relation)
-    if any(is_lazy(value) for is_lazy in tests):
-        raise TypeError("its rows are not in memory; collect the first ones into a variable of their own")
     frame: Any = nw.from_native(value, eager_only=True, allow_series=True, pass_through=True)
     if frame is not value:
         text, cut = _table(frame.to_frame() if isinstance(frame, nw.Series) else frame)

@@ -120,9 +120,15 @@ def test_follow_and_reset(messages_api: Any, shell: Any) -> None:
         ("%cost x", UsageError, "options only"),
         ("%%enrich nothing\nceo: Who?", UsageError, "there is no DataFrame called 'nothing'"),
         ("%%enrich\nceo: Who?", UsageError, "%enrich --help"),
+        ("%%enrich firms\nceo", UsageError, "cannot read the line 'ceo'"),
+        ("%%enrich firms\na: b?\na: c?", UsageError, "stands twice"),
+        ("%%enrich firms\nceo: Who leads {compny}?", ConfigError, "did you mean 'company'"),
+        ("%ask what is {odd}?", UsageError, "{odd} cannot be written as text: ZeroDivisionError: so odd"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_and_the_cell_fails(shell: Any, cell: str, kind: type, told: str) -> None:
+    shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\nodd = Odd()")
+    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
     ran = shell.run(cell)
     shown = (ran.stdout + ran.stderr).strip()
     assert isinstance(ran.error, kind) and (kind is not UsageError or type(ran.error) is UsageError)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipy_websearch.display.markdown import link_markdown, text_markdown, to_html, to_safe_markdown
-from ipy_websearch.display.render import PLAIN, Terminal, link
+from ipy_websearch.display.render import PLAIN, link
 from ipy_websearch.results import Citation
-from ipy_websearch.text import host_of, plain, safe_href, short_address, site_of
-from tests.fakes.forms import unstyled
+from ipy_websearch.text import plain, safe_href
 from tests.fakes.hostile import Seen, outputs, problems
 from tests.slow.browser.payloads import payloads
 
@@ -23,6 +21,7 @@ SOURCES = {
     1: Citation(1, "One", "https://www.one.example/?a=1&b=2", "a <b> quote"),
     2: Citation(2, "Two", "javascript:alert(1)"),
 }
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 # fmt: off
 PIECES = [
     "<script>alert(1)</script>", "<img src=x onerror=1>", "![a](http://e/x)", "![a][r]", "[r]: http://e/x", "[1]: http://e/x",
@@ -53,12 +52,6 @@ def test_safe_markdown_stays_safe_in_a_parser_that_allows_everything(text: str) 
     assert problems(to_safe_markdown(text, SOURCES)) == []
 
 
-@given(hostile)
-def test_plain_text_holds_no_control_and_no_bidirectional_characters(text: str) -> None:
-    bad = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
-    assert not re.search(bad, PLAIN.markdown(text) + unstyled(Terminal(40).markdown(text)))
-
-
 @given(st.lists(st.sampled_from([piece for piece in PIECES if not set(piece) & set("*_~&[]#\x1b\u202e")]), max_size=20))
 def test_safe_markdown_says_what_the_html_says(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -70,7 +63,7 @@ def test_every_payload_is_harmless_in_every_place_of_every_output(name: str) -> 
     for html, markdown, words in outputs(PAYLOADS[name]):
         assert Seen(html).foreign == []
         assert problems(markdown) == []
-        assert PLAIN.markdown(words) == words.replace("\\[", "[").strip("\n")
+        assert PLAIN.markdown(words) == words.replace("\\[", "[").strip("\n") and not UNSEEN.search(words)
 
 
 @pytest.mark.parametrize(
@@ -95,19 +88,6 @@ def test_addresses_are_quoted_so_that_they_cannot_leave_their_attribute() -> Non
     assert link("https://a.example/", "<x>").endswith(">&lt;x&gt;</a>")
 
 
-@pytest.mark.parametrize(
-    ("told", "text"),
-    [
-        *((host_of("https://www.a.example/x"), "a.example"), (host_of("file:///x"), "file")),
-        (short_address("https://www.a.example/docs/page.html?q=1#top"), "a.example/docs/page.html"),
-        *((site_of("https://www.nytimes.com/x"), "nytimes"), (site_of("https://bbc.co.uk"), "bbc")),
-        *((site_of("http://paypal.com.evil.example"), "evil"), (site_of("http://10.0.0.1/"), "10.0.0.1")),
-    ],
-)
-def test_hosts_sites_and_short_addresses_are_for_reading(told: str, text: str) -> None:
-    assert told == text
-
-
 def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
     html = to_html("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
@@ -124,20 +104,6 @@ def test_a_link_that_looks_like_a_mark_is_text(spoof: str) -> None:
     assert "evil" not in made and 'ok.example" target' in made and ">1 one<" not in made
 
 
-def test_common_markdown_is_rendered_as_it_should_be() -> None:
-    html = to_html("**b** *i* ~~s~~ `c<` [x](https://a.example 'title')\n\n3. three\n")
-    assert "<strong>b</strong> <em>i</em> <s>s</s> <code>c&lt;</code>" in html
-    assert 'rel="noopener noreferrer nofollow">x</a>' in html and 'target="_blank"' in html and '<ol start="3"' in html
-    assert '<td style="text-align:right">1</td>' in to_html("| a |\n|--:|\n| 1 |")
-    assert "<code>x\n</code></pre>" in to_html("```python evil\nx\n```")
-
-
-def test_an_image_is_its_words_alone() -> None:
-    text = "![**an** alt](https://e.example/i.png) ![](https://e.example/j.png) [![badge](https://e.example/k.svg)](https://a.example)"
-    assert re.sub(' (?:target|rel)="[^"]*"', "", to_html(text)) == '<p>an alt image <a href="https://a.example">badge</a></p>\n'
-    assert to_safe_markdown(text) == "an alt image [badge](https://a.example)"
-
-
 def test_safe_markdown_keeps_the_structure() -> None:
     text = (
         "# Title\n\nSome *emphasis*, **strong**, `code` and [a link](https://a.example/x).\n\n- one\n- two\n  1. inner\n\n"
@@ -147,24 +113,23 @@ def test_safe_markdown_keeps_the_structure() -> None:
     assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
 
 
-def test_brackets_of_ordinary_text_stay_readable_in_markdown() -> None:
-    text = "The [PDF] of array[i], [sic], and [a paper [PDF]](https://a.example/x)"
-    assert to_safe_markdown(text) == text and link_markdown("https://a.example/", "[PDF] x") == "[[PDF] x](https://a.example/)"
-    made = to_safe_markdown("\\[x](y) [a] [b][c] [d]: e [^1] [!NOTE] \\[x^2\\] [f")
-    told = str(made).replace("&#91;", "<").replace("&#93;", ">")
-    assert told == "<x>(y) [a] <b>[c] <d>: e <^1> <!NOTE> <x^2> <f" and problems(made) == []
-
-
 def test_amounts_in_dollars_become_code_in_markdown() -> None:
     assert to_safe_markdown("From $500 to $1,200, or **$7**.") == "From `$500` to `$1,200`, or **`$7`**."
     assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> &#91;x&#93;(y) # z"
 
 
-def test_a_long_answer_with_a_mark_in_every_sentence_is_not_out_of_proportion() -> None:
-    long = Citation(1, "One", f"https://one.example/{'path/' * 40}", "quote " * 60)
-    text = "A short one [1][1]. " * 600
-    assert to_html(text, {1: long}).count(">1 one</a>") == 1200 and to_safe_markdown(text, {1: long}).count("[[1]]") == 1200
-    assert len(to_html("[1]" * 50_000, {1: long})) < 3_000_000
+PATTERNS = "> ,- ,> - ,*a **b ,a**b,*a_ ,~~a ,![,[a](,[a](<b,![[,` `` ,<a ,<!--,<http://,&#x41,\\(,$1 ,|,[a]: <,[1],www.,{"
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS.split(","), "\x1b]8;;", "a  \n", "```\n", "***\n"])
+def test_no_pattern_makes_rendering_slow(pattern: str) -> None:
+    """Four times the text takes about four times the CPU time: nothing grows with the square of its length."""
+    took = []
+    for size in (5_000, 20_000):
+        text, start = pattern * (size // len(pattern)), time.process_time()
+        to_html(text, SOURCES), to_safe_markdown(text, SOURCES), plain(text)
+        took.append(time.process_time() - start)
+    assert took[1] < 1.0 or took[1] < 12 * took[0]
 
 
 def test_a_text_that_would_grow_out_of_all_proportion_is_shown_as_it_is() -> None:
@@ -172,64 +137,3 @@ def test_a_text_that_would_grow_out_of_all_proportion_is_shown_as_it_is() -> Non
         bomb = "|a" * width + "|\n" + "|-" * width + "|\n" + "|a|\n" * rows
         assert len(to_html(bomb)) < 2 * len(bomb) + 400 and "|a|a" in to_html(bomb)
         assert len(to_safe_markdown(bomb)) < 2 * len(bomb)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        *(
-            ">",
-            "> ",
-            "- ",
-            "1. ",
-            "> - ",
-            "*a **b ",
-            "**",
-            "a**b",
-            "*a_ ",
-            "~~a ",
-            "[",
-            "![",
-            "[a](",
-            "[a](<b",
-            "![[",
-            "`",
-            "` `` ",
-        ),
-        *(
-            "<",
-            "<a ",
-            "<!--",
-            "<http://",
-            "&",
-            "&#x41",
-            "\\",
-            "\\(",
-            "$",
-            "$1 ",
-            "|",
-            "[a]: <",
-            "[1]",
-            "www.",
-            "http://",
-            "{",
-            "#",
-        ),
-        *("\x1b[", "\x1b]", "\x1b]8;;", "a\n", "a  \n", ">\n", "```\n", "***\n", "\u200d", "a\u0301", "x"),
-    ],
-)
-def test_no_pattern_makes_rendering_slow(pattern: str) -> None:
-    """Four times the text takes about four times the time: nothing grows with the square of its length."""
-    short, long = (pattern * (size // len(pattern)) for size in (5_000, 20_000))
-
-    def render(text: str) -> None:
-        to_html(text, SOURCES), to_safe_markdown(text, SOURCES), plain(text)
-
-    took = _seconds(lambda: render(long))
-    assert took < 1.0 or took < 12 * _seconds(lambda: render(short))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import threading
 from typing import Any
 
 import pandas as pd
@@ -68,27 +66,6 @@ def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: An
     )
     assert ran.ok and ran.outputs == [] and str(shell.ns["out"].founded.dtype) == "Int64"
     assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
-
-
-@pytest.mark.parametrize(
-    ("body", "told"), [("ceo", "cannot read the line 'ceo'"), ("a: b?\na: c?", "stands twice"), ("# no", "no column")]
-)
-def test_a_cell_without_columns_is_told_in_one_line(shell: Any, body: str, told: str) -> None:
-    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
-    assert told in str(shell.run(f"%%enrich firms\n{body}").error)
-
-
-def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> None:
-    brave_api.reply(delay_s=60)
-
-    def press() -> None:
-        brave_api.wait(lambda api: api.active, 10)
-        _thread.interrupt_main()
-
-    threading.Thread(target=press, daemon=True).start()
-    ran = shell.run("%search --provider brave moons of Mars")
-    assert isinstance(ran.error, KeyboardInterrupt)
-    assert (ran.stdout + ran.stderr).strip() == "Interrupted: %search was stopped"
 
 
 @pytest.mark.parametrize("cell", ["%ask who?\nx = 1\n%ask and who?", "%ask who?\n%ask and who?\n\n  # both are shown"])

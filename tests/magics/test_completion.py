@@ -51,22 +51,9 @@ def test_panel_ids_are_offered(offline: Any, shell: Any) -> None:
     assert "%panels P1" in offered(shell, "%panels ")
 
 
-def test_every_option_of_every_magic_is_offered_and_no_python_name(shell: Any) -> None:
-    for name in ("search", "ask", "fetch", "cost", "trace", "panels"):
-        parser = shell.ip.find_line_magic(name).make_parser()
-        assert {line.split()[-1] for line in offered(shell, f"%{name} --")} == {
-            flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")
-        }
-
-
 @pytest.mark.parametrize(
     "cell",
     ["%timeit --", "%search -- --fr", "%search moons --fr", "%%ask\n--max-s", "%ask --max-searches ", "x = 5 % search --fr"],
 )
 def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None:
     assert not [line for line in offered(shell, cell) if line.endswith(("--freshness", "--max-steps"))]
-
-
-def test_pythons_names_stay(shell: Any) -> None:
-    shell.run("long_name_of_mine = 1")
-    assert "print(long_name_of_mine" in offered(shell, "print(long_na")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -141,13 +140,3 @@ def test_what_is_cut_and_what_is_misspelt_is_told(capsys: pytest.CaptureFixture[
         "{big} was cut: 100 of 500 rows were put in",
         "{shortlst} names no variable; did you mean 'shortlist'?",
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "told"), [("e", "ZeroDivisionError: so odd"), ("f", "ZeroDivisionError: so odd"), ("g", "not in memory")]
-)
-def test_a_variable_without_a_text_is_one_clear_line(shell: Any, name: str, told: str) -> None:
-    shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\ne, f = Odd(), [Odd()]")
-    shell.ns["g"] = pl.LazyFrame({"n": [1]})
-    error = shell.run(f"%ask what is {{{name}}}?").error
-    assert type(error) is UsageError and f"{{{name}}} cannot be written as text: " in str(error) and told in str(error)

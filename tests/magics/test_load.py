@@ -19,19 +19,6 @@ shell.run_line_magic("load_ext", "ipy_websearch")
 assert shell.find_line_magic("search") and shell.find_cell_magic("ask")
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
-OTHERS = """
-import json, sys
-import pandas
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-shell.display_formatter.active_types = shell.display_formatter.format_types
-shell.run_line_magic("load_ext", "ipy_websearch")
-frame = pandas.DataFrame({"x": ["$5 and $6"]})
-before = {name for name in sys.modules if name.startswith("ipy_websearch")}
-shown = shell.display_formatter.format(frame)[0]["text/html"]
-assert shown == frame._repr_html_()
-print(json.dumps(sorted({name for name in sys.modules if name.startswith("ipy_websearch")} - before)))
-"""
 
 
 def printed_by(code: str) -> Any:
@@ -47,10 +34,6 @@ def test_loading_is_silent_and_imports_nothing_heavy() -> None:
     assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.render"} & set(
         loaded
     )
-
-
-def test_the_frames_of_others_are_shown_without_us() -> None:
-    assert printed_by(OTHERS) == []
 
 
 def test_the_magics_work_lazily_from_the_configuration(bare_shell: Any) -> None:

@@ -46,12 +46,6 @@ def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
     assert brave.usd == 0.005 and "brave.com" in brave.source and brave.date
 
 
-def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
-    assert "removed" in shell.run("%websearch cache clear").stdout
-    assert "academic" in set(shell.run("%websearch goggles").value.goggle)
-    assert "$boost" in shell.run("%websearch goggles academic").stdout
-
-
 @pytest.mark.parametrize(
     ("line", "told"),
     [
