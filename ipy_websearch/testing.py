@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -77,7 +78,7 @@ class FakeWeb:
         self.requests: list[Mapping[str, Any]] = []
         self._server: WSGIServer | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
-        self.session = _session(self, Path(self._folder.name))
+        self.session = _Session(self, Path(self._folder.name))
         self.results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
         self._pages: dict[str, str | bytes] = {}
         self._replies: deque[tuple[Part, ...] | ModelError] = deque()
@@ -262,19 +263,27 @@ class _NoNetwork(HttpClient):
         raise ProviderError(f"{provider} cannot be reached: the fake web has no network", provider=provider)
 
 
-def _session(web: FakeWeb, folder: Path) -> Session:
-    """Return a session whose parts lead to the fake web, and whose files are in `folder`."""
-    session = Session(settings_in_force())
-    session.data_dir = folder
-    session.keys = Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={}, keyring=False)
-    session.download = web.download
-    session.http = _NoNetwork(user_agent="ipy_websearch.testing")
-    session.claude = _Model(web)
-    session.router = router = _Router(
-        ProviderContext(session.http, session.keys, folder),
-        cache=session.cache,
-        cache_ttl_s=lambda: session.settings.cache_ttl_s,
-        search_tools=lambda: session.settings.search_tools,
-    )
-    router.fake = Target(web.name, _INFO, {}, web)
-    return session
+class _Session(Session):
+    """A session whose parts lead to the fake web, and whose files are in `folder`; its router too, when a cassette has it made
+    anew."""
+
+    def __init__(self, web: FakeWeb, folder: Path) -> None:
+        super().__init__(settings_in_force())
+        self._web = web
+        self.data_dir = folder
+        self.keys = Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={}, keyring=False)
+        self.download = web.download
+        self.http = _NoNetwork(user_agent="ipy_websearch.testing")
+        self.claude = _Model(web)
+
+    @cached_property
+    def router(self) -> SearchRouter:
+        """The chain, of the fake provider alone."""
+        router = _Router(
+            ProviderContext(self.http, self.keys, self.data_dir),
+            cache=self.cache,
+            cache_ttl_s=lambda: self.settings.cache_ttl_s,
+            search_tools=lambda: self.settings.search_tools,
+        )
+        router.fake = Target(self._web.name, _INFO, {}, self._web)
+        return router

@@ -19,6 +19,7 @@ from IPython.core.error import UsageError
 import ipy_websearch
 from ipy_websearch import api, background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError
+from ipy_websearch.testing import FakeWeb
 from tests.fakes.engines import hit
 from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
@@ -465,3 +466,15 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
 def test_a_recording_that_could_not_be_written_is_an_error_where_no_magic_tells_it() -> None:
     with pytest.raises(ConfigError, match="be written"), ipy_websearch.Session().record("/dev/full", force=True):
         pass
+
+
+def test_a_recording_within_the_fake_web_asks_the_fake_web() -> None:
+    page = "https://duckdb.org/docs"
+    with FakeWeb() as fake:
+        fake.add_results("duckdb", ("https://duckdb.org/", "DuckDB", "An in-process database."))
+        fake.add_page(page, "DuckDB is a database.")
+        for start in (fake.session.record, fake.session.replay):
+            with start(TAPE):
+                assert ipy_websearch.search("what is duckdb").provider == "fake"
+                assert "database" in ipy_websearch.fetch(page).content
+        assert fake.queries == ["what is duckdb"] * 2

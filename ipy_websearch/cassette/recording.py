@@ -124,7 +124,7 @@ class Recording(AbstractContextManager["Recording"]):
             "enrich_store": Store(Ledger(None)),
             "keys": keys,
             "budgets": budgets,
-            "download": recorded_download(self),
+            "download": recorded_download(self, session.download),
         }
         self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
         session.__dict__.update(parts)
@@ -345,21 +345,20 @@ class RecordedHttp(HttpClient):
         await self._real.aclose()
 
 
-def recorded_download(cassette: Recording) -> Any:
-    """Return a function that reads pages through a cassette; see `http.download.download`."""
+def recorded_download(cassette: Recording, real: Any) -> Any:
+    """Return a function that reads pages through a cassette, with `real` (None: `http.download.download`) behind it."""
 
     async def download(url: str, **options: Any) -> Download:
-        from ipy_websearch.http.download import Download
-        from ipy_websearch.http.download import download as real
+        from ipy_websearch.http import download as pages
 
         async def send() -> Fields:
-            got = await real(url, **options)
+            got = await (real or pages.download)(url, **options)
             facts = {"final_url": got.final_url, "content_type": got.content_type, "charset": got.charset}
             return {**facts, **answer_fields(got.status, {}, got.body, cassette.redactor, is_json=False)}
 
         fields = await cassette.call("page", url, None, send)
         final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
-        return Download(final_url, fields["status"], content_type, charset, body_of(fields))
+        return pages.Download(final_url, fields["status"], content_type, charset, body_of(fields))
 
     return download
 
