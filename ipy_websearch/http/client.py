@@ -137,17 +137,11 @@ def service_message(response: HttpResponse) -> str:
 
 def _message(node: Any) -> str:
     """Return the first text in an error object, looking where services put it; lists give their first item."""
-    match node:
-        case str():
-            return node
-        case [first, *_]:
-            return _message(first)
-        # An "error" object goes first: beside it, "message" and "code" tend to repeat the HTTP status.
-        case {"error": dict() | list() as inner} if text := _message(inner):
-            return text
-        case dict():
-            return next(filter(None, (_message(node.get(key)) for key in _MESSAGE_KEYS)), "")
-    return ""
+    if isinstance(node, list):
+        node = node[0] if node else ""
+    if isinstance(node, dict):
+        return next(filter(None, (_message(node.get(key)) for key in _MESSAGE_KEYS)), "")
+    return node if isinstance(node, str) else ""
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -338,8 +332,6 @@ class HttpClient:
                     tries += 1
                     response = await self._try(call)
         except TimeoutError:
-            if response is None and call.head is not None and call.head.status >= 300:
-                response = call.head  # a refusal counts although the rest of it never came
             if response is None:
                 text = f"{provider} did not answer within {timeout_s:g} s ({_place(call.url)})"
                 raise self.error(provider, text, lost=True) from None
@@ -413,17 +405,13 @@ class HttpClient:
         return await self._try(call, again=False)
 
     async def _exchange(self, call: _Call) -> HttpResponse:
-        """Send the request and read its answer. The body of a refusal is cut at `max_bytes`, or left out when it is broken."""
+        """Send the request and read its answer. The body of a refusal is cut at `max_bytes`."""
         request = plain_request(call.method, call.url, call.headers, call.body, call.connect_timeout_s)
         response = await self._open().send(request, stream=True, follow_redirects=False)
         headers = {**response.headers, "location": response.extensions["location"]}
         call.head = HttpResponse(response.status_code, headers, b"", call_address(call.url))
-        body, is_cut = b"", False
         try:
             body, is_cut = await read_body(response, call.max_bytes)
-        except Exception as exc:
-            if call.head.status < 300 or not is_failure(exc):
-                raise
         finally:
             await response.aclose()
         if is_cut and call.head.status < 300:

@@ -51,7 +51,6 @@ from ipy_websearch.http.client import (
     keep_location,
     plain_request,
     read_body,
-    retry_after,
     tls_context,
     was_sent,
 )
@@ -164,38 +163,37 @@ class SafeUrl:
 
 
 def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
-    """Return the canonical form of an address that may be requested; `allow` is the value of `allow_list`.
+    """Return the canonical form of an address that may be requested; `allow` is the value of
+    `allow_from_environment`.
 
     Raises:
         BlockedAddressError: the address is malformed or not the public web; the message names the rule.
     """
-    target = _parsed(url)
+    target = parse_url(url)
     if (rule := _rule(target, opened=target.key in allow)) is not None:
         how = f'{TO_OPEN} {ALLOW_VARIABLE}="{target.key}"' if _rule(target, opened=True) is None else ""
         raise BlockedAddressError(f"{shown(url)} was refused: {rule}{how}")
     return target
 
 
-def canonical_url(url: str) -> str:
-    """Return the canonical form of an http or https address, for comparing. Whether it may be fetched is not judged.
+def parse_url(url: str) -> SafeUrl:
+    """Return an http or https address taken apart, in canonical form. Whether it may be fetched is not judged.
 
     Raises:
         BlockedAddressError: the address is malformed, or has another scheme.
     """
-    return _parsed(url).url
+    try:
+        return _parse(url.strip(" \t\r\n") if isinstance(url, str) else "")
+    except ValueError as exc:
+        raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
 
 
-def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
+def ip_rule(address: str | IPAddress, *, opened: bool = False) -> str | None:
     """Return the rule that forbids packets to an IP address, None when they are allowed.
 
     An `opened` address may be private, but never a metadata service.
     """
-    try:
-        ip = ip_address(ip)
-    except ValueError:
-        return "it is not an IP address"
-    if isinstance(ip, IPv6Address) and ip.scope_id and not opened:
-        return f"{ip} carries a zone, which public addresses never do"
+    ip = ip_address(address)
     inner = _embedded(ip)
     for judged in (inner,) if ip in _NAT64 else (ip, inner):
         for network, name, always in _TABLE:
@@ -218,14 +216,15 @@ def shown(url: object) -> str:
     return shorten(_USER_INFO.sub(r"\1…@", text[: MAX_URL * 2]), 200) or "an empty address"
 
 
-def allow_list(text: str) -> frozenset[str]:
-    """Return the entries of "host:port,…" in canonical form; each opens exactly that host, so written, on that port.
+def allow_from_environment() -> frozenset[str]:
+    """Return the private addresses that IPY_WEBSEARCH_FETCH_ALLOW="host:port,…" opens, in canonical form: each opens exactly
+    that host, so written, on that port.
 
     Raises:
         ConfigError: an entry has no port or is no host.
     """
     entries = set()
-    for entry in filter(None, re.split(r"[,\s]+", text)):
+    for entry in filter(None, re.split(r"[,\s]+", os.environ.get(ALLOW_VARIABLE, ""))):
         try:
             if not re.fullmatch(r"[^/?#]*:[0-9]+", entry):
                 raise ValueError("the port is missing")
@@ -235,23 +234,7 @@ def allow_list(text: str) -> frozenset[str]:
     return frozenset(entries)
 
 
-def allow_from_environment() -> frozenset[str]:
-    """Return the private addresses that IPY_WEBSEARCH_FETCH_ALLOW="host:port,…" opens, in canonical form.
-
-    Raises:
-        ConfigError: an entry is not host:port.
-    """
-    return allow_list(os.environ.get(ALLOW_VARIABLE, ""))
-
-
 # --- the text ----------------------------------------------------------------------------------------------------------
-
-
-def _parsed(url: str) -> SafeUrl:
-    try:
-        return _parse(url.strip(" \t\r\n") if isinstance(url, str) else "")
-    except ValueError as exc:
-        raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
 
 
 def _parse(text: str) -> SafeUrl:
@@ -302,9 +285,8 @@ def _ascii_name(text: str) -> str:
         return text
     import idna
 
-    text = idna.uts46_remap(text, std3_rules=False, transitional=False)
     try:
-        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
+        return idna.encode(text, uts46=True).decode()
     except idna.IDNAError:
         return text.encode("idna").decode()  # symbols, in names that older rules registered
 
@@ -345,7 +327,6 @@ def _embedded(ip: IPAddress) -> IPv4Address | None:
 
 Admission = Callable[[SafeUrl], Awaitable[None]]
 
-USER_AGENT = f"ipy_websearch (a reader for notebooks) httpx/{httpx.__version__}"
 _ACCEPT = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.9,application/json;q=0.8,*/*;q=0.5"
 _REDIRECTS = (301, 302, 303, 307, 308)
 # Nothing in these can be read as text, or they never end, so the body is not even begun.
@@ -372,7 +353,7 @@ async def download(
     url: str,
     *,
     allow: frozenset[str] = frozenset(),
-    user_agent: str = USER_AGENT,
+    user_agent: str = "ipy_websearch",
     timeout_s: float = 30.0,
     max_bytes: int = 5_000_000,
     max_redirects: int = 5,
@@ -448,13 +429,9 @@ async def _hop(
             content_type, charset = _media_type(response.headers.get("content-type", ""))
             if _UNREADABLE.match(content_type):
                 raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
-            too_large = f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}"
-            announced = response.headers.get("content-length", "")
-            if announced.isdigit() and int(announced[:18]) > max_bytes and not cut:
-                raise FetchError(too_large)
             body, is_cut = await read_body(response, max_bytes)
             if is_cut and not cut:
-                raise FetchError(too_large)
+                raise FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
         finally:
             await response.aclose()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
@@ -464,15 +441,10 @@ async def _hop(
 
 def _location(target: SafeUrl, response: httpx.Response) -> str:
     """Return where a redirect leads to; any other status is an error, told in the standard's words, not in the server's."""
-    status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
-    if response.status_code not in _REDIRECTS:
-        seconds = retry_after(response.headers)
-        status += f" (retry after {seconds:.0f} s)" if seconds is not None else ""
-        raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
     location = str(response.extensions["location"]).strip()
-    if not location:
-        text = f"the page answered {status} without saying where to: {shown(target.url)}"
-        raise FetchError(text, status=response.status_code)
+    if response.status_code not in _REDIRECTS or not location:
+        status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
+        raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
     # urljoin would drop some control characters, and another address would be judged.
     return location if re.search(r"[\x00-\x1f\x7f]", location) else urljoin(target.url, location)
 

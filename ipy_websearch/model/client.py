@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.http.client import bad_environment, retry_after
+from ipy_websearch.http.client import bad_environment, retry_after, tls_context
 from ipy_websearch.model.requests import OFFLINE, PLATFORMS, Platform, platform_at, settled
 from ipy_websearch.results import Usage
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -73,11 +73,7 @@ def open_client(platform: str, key: str | None) -> Any:
     if key is None and not token and not os.environ.get("ANTHROPIC_BASE_URL"):
         raise ConfigError("no Anthropic key is set: run `%websearch key anthropic`, or use --model offline")
     try:
-        http_client = anthropic.DefaultAioHttpClient()
-    except OSError as exc:  # SSL_CERT_FILE or SSL_CERT_DIR leads nowhere
-        raise ConfigError(
-            f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read ({exc}); mend or unset it"
-        ) from exc
+        http_client = anthropic.DefaultAioHttpClient(verify=tls_context())
     except ValueError as exc:
         raise bad_environment() from exc
     # A local server wants no key, but the SDK wants one to be given.
@@ -179,8 +175,6 @@ class ModelClient:
             )
             try:
                 kind, request_id = response.headers.get("content-type", ""), response.headers.get("request-id")
-                # Where no stream was asked for, what is none is read as JSON, so that what stands in its place is told.
-                kind = kind if streamed or "event-stream" in kind else "json"
                 async for events in reply_events(kind, response.aiter_bytes(), self.redact, request_id):
                     yield events
             finally:
@@ -248,25 +242,24 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "modelTimeoutException": "timeout_error",
     "validationException": "invalid_request_error",
 }
-_FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")  # what a stream begins with
 _EXCERPT = 400
+
+Batches = AsyncIterator[list[Event]]
 
 
 async def reply_events(
     kind: str, pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str, request_id: str | None = None
-) -> AsyncIterator[list[Event]]:
-    """Yield the events of a reply with the content type `kind`: streamed, or JSON, which some servers send all the same.
+) -> Batches:
+    """Yield the events of a reply with the content type `kind`: streamed, or one JSON object, which some servers send always.
 
     Raises:
         ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
     """
-    if "json" in kind:
-        message = parse_message(b"".join([piece async for piece in pieces]), redact)
-        if message.get("type") == "error":
-            raise event_error(message, redact, request_id)
-        yield list(message_events(message))
-        return
-    async for events in binary_events(pieces) if BINARY in kind else read_events(pieces, redact):
+    if "event-stream" in kind:
+        batches = read_events(pieces)
+    else:
+        batches = binary_events(pieces) if BINARY in kind else json_events(pieces, redact)
+    async for events in batches:
         for n, event in enumerate(events):
             if event.get("type") == "error":
                 yield events[:n]
@@ -274,7 +267,7 @@ async def reply_events(
         yield events
 
 
-async def binary_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+async def binary_events(pieces: AsyncIterator[bytes]) -> Batches:
     """Yield the events of a body in Bedrock's own form, which the SDK reads; its errors get the API's names.
 
     Raises:
@@ -294,29 +287,21 @@ async def binary_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Even
         raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
-async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:
-    """Yield the events of a streamed body, as many at once as have come.
+async def read_events(pieces: AsyncIterator[bytes]) -> Batches:
+    """Yield the server-sent events of a body, as many at once as have come.
 
     Raises:
-        ModelError: the body is no stream of the Messages API, or an event is not JSON.
+        ModelError: an event is not JSON.
     """
-    start, held, understood = b"", list[bytes](), False
+    held = list[bytes]()
     async for piece in pieces:
-        start = start if len(start) > _EXCERPT else start + piece
         held.append(piece)
-        if b"\n" not in piece and b"\r" not in piece:
-            continue  # no event ends here; a long one would be looked through with each piece
-        *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
-        held = [rest]
-        if events := [event for frame in frames for event in _events_in(frame)]:
-            understood = understood or any(isinstance(event.get("type"), str) for event in events)
-            if not understood:
-                raise no_message(start, redact)
-            yield events
+        if b"\n" in piece or b"\r" in piece:  # else no event ends here, and a long one would be looked through with each piece
+            *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
+            held = [rest]
+            yield [event for frame in frames for event in _events_in(frame)]
     with suppress(ModelError):  # the last one may lack the empty line behind it; what a stream broke off with is none
         yield _events_in(b"".join(held))
-    if start.strip() and not understood and not start.lstrip().startswith(_FIELDS):  # what begins as a stream was cut off
-        raise no_message(start, redact)
 
 
 def _events_in(frame: bytes) -> list[Event]:
@@ -333,30 +318,24 @@ def _events_in(frame: bytes) -> list[Event]:
     return [event] if isinstance(event, dict) else []
 
 
-def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return the message, or the API's error object, that is the whole body of an answer.
+async def json_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> Batches:
+    """Yield the events of a body that is one message, or the API's error object.
 
     Raises:
         ModelError: it is neither; of the kind `NO_MESSAGE` when asking again is of no use.
     """
-    value: Any = None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(content.decode("utf-8-sig", "replace"))
-    if isinstance(value, dict):
-        blocks = value.get("content")
-        if value.get("type") == "error" or (isinstance(blocks, list) and all(map(_is_block, blocks))):
-            return value
-    text = content.strip()
-    if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
-        raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
-    raise no_message(content, redact)
+    content = b"".join([piece async for piece in pieces]).strip()
+    try:
+        message = json.loads(content.decode("utf-8-sig", "replace"))
+        events = [message] if message.get("type") == "error" else list(message_events(message))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        if not content or (content.startswith(b"{") and not content.endswith(b"}")):
+            raise ModelError("the model's answer ended too soon", status=200, kind="truncated") from exc
+        raise no_message(content, redact) from None
+    yield events
 
 
-def _is_block(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("citations") or [], list)
-
-
-def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
+def no_message(content: bytes, redact: Callable[[str], str]) -> ModelError:
     """Return the error for a body that is no answer of the Messages API."""
     began = excerpt(content, 80, redact) or "a page without text"
     text = f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?"
@@ -371,7 +350,7 @@ def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> s
 def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
     """Yield a whole message as the events of its stream, in the order in which the API sends them."""
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
-    for index, block in enumerate(message.get("content") or []):
+    for index, block in enumerate(message["content"]):
         begun, deltas = _begun(block)
         yield {"type": "content_block_start", "index": index, "content_block": begun}
         yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
@@ -390,6 +369,8 @@ def _begun(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, 
 
 
 # --- a reply -----------------------------------------------------------------------------------------------------------
+
+_WHOLE = ("signature", "content", "encrypted_content")
 
 
 @dataclass(slots=True)
@@ -433,35 +414,27 @@ class Reply:
             ModelError: the event's fields have types that the API never sends.
         """
         try:
-            self._apply(str(event.get("type")), event)
+            index, delta = int(event.get("index") or 0), event.get("delta") or {}  # some servers send null
+            match event.get("type"):  # ping, and events that do not exist yet, are passed over
+                case "message_start":
+                    message = event.get("message") or {}
+                    self.model = str(message.get("model") or "")
+                    self._head(message, message)
+                case "content_block_start":
+                    self._start(index, dict(event.get("content_block") or {}))
+                case "content_block_delta":
+                    self._delta(index, delta)
+                case "content_block_stop":
+                    self._stop(index)
+                case "message_delta":
+                    self.stop_reason = delta.get("stop_reason") or self.stop_reason
+                    self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
+                    self._head(event, delta)
+                case "message_stop":
+                    self.complete = True
         except (TypeError, AttributeError, ValueError, OverflowError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
-
-    def _apply(self, kind: str, event: Mapping[str, Any]) -> None:
-        index, delta = int(event.get("index") or 0), event.get("delta") or {}  # some servers send null
-        match kind:  # ping, and events that do not exist yet, are passed over
-            case "message_start":
-                message = event.get("message") or {}
-                self.model = str(message.get("model") or "")
-                self._head(message, message)
-            case "content_block_start":
-                block = dict(event.get("content_block") or {})
-                if block.get("type") == "text":
-                    block["text"] = _string(block.get("text") or "")
-                    block["citations"] = list(map(dict, block.get("citations") or []))
-                self.blocks[index] = block
-                self._open.add(index)
-            case "content_block_delta":
-                self._delta(index, delta)
-            case "content_block_stop":
-                self._stop(index)
-            case "message_delta":
-                self.stop_reason = delta.get("stop_reason") or self.stop_reason
-                self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
-                self._head(event, delta)
-            case "message_stop":
-                self.complete = True
 
     def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
         """Take in the fields that the beginning and the end of a message share."""
@@ -470,6 +443,13 @@ class Reply:
         named = event.get("container") or part.get("container")
         if isinstance(named, Mapping) and isinstance(named.get("id"), str):
             self.container = named
+
+    def _start(self, index: int, block: dict[str, Any]) -> None:
+        if block.get("type") == "text":
+            block["text"] = "" + (block.get("text") or "")  # a TypeError when it is no string
+            block["citations"] = list(map(dict, block.get("citations") or []))
+        self.blocks[index] = block
+        self._open.add(index)
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self.blocks.setdefault(index, {"type": "text", "text": ""})
@@ -482,10 +462,8 @@ class Reply:
                 block.setdefault("citations", []).append(dict(delta.get("citation") or {}))
             case "thinking_delta":
                 block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
-            case "signature_delta":
-                block["signature"] = delta.get("signature") or ""
-            case "compaction_delta":  # comes once, whole (anthropic 2.12 `_beta_messages.py`, read 2026-11)
-                block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
+            case "signature_delta" | "compaction_delta":  # these come once, whole (anthropic 2.12 `_beta_messages.py`)
+                block.update({name: delta[name] for name in _WHOLE if name in delta})
 
     def _stop(self, index: int) -> None:
         block = self.blocks.get(index, {})
@@ -508,12 +486,6 @@ class Reply:
                 self.malformed.add(str(self.blocks[index].get("id", "")))
             self._stop(index)
         return [{"type": "content_block_stop", "index": index} for index in opened]
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value
 
 
 # --- refusals and losses -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -458,40 +459,28 @@ _CHARS_PER_TOKEN = 4
 # 286 to 496 tokens are documented for tools (platform.claude.com/docs, "Tool use", read 2026-11); for results that can be cited
 # about 500 are in the recordings.
 _PLAIN_PROMPT, _TOOL_PROMPT, _CITING_PROMPT = 50, 600, 700
-_LETTER = 40
-
 
 # Hundredths of a token for each byte of a kind. Non-ASCII characters count by their first UTF-8 byte, so one weight stands for
 # a whole character: Latin, Greek, Cyrillic 1 token; Chinese, Japanese, Korean and symbols 2; the other scripts and emoji, which
 # tokenizers cut down to single bytes, as many as they have bytes.
-_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WEIGHTS = (
-    (bytes(range(0x00, 0x20)), 100),
-    (bytes(range(0x21, 0x80)), 75),
-    (b"0123456789", 100),
-    (_LETTERS, _LETTER),
+    (string.ascii_letters.encode(), 40),
+    (string.digits.encode(), 100),
+    (string.punctuation.encode(), 75),
     (b" \t\n\r", 25),
+    (bytes(set(range(0x20)) - set(b"\t\n\r")), 100),
     (bytes(range(0xC0, 0xD4)), 100),
     (bytes(range(0xD4, 0xE0)) + bytes(range(0xE2, 0xEE)), 200),
     (bytes(range(0xE0, 0xE2)) + bytes(range(0xEE, 0xF0)), 300),
     (bytes(range(0xF0, 0xF8)), 400),
 )
-_KIND_OF = {byte: kind for kind, (members, _) in enumerate(_WEIGHTS) for byte in members}  # the last kind that has it
-_KINDS = bytes(_KIND_OF.get(byte, len(_WEIGHTS)) for byte in range(256))
-
-# Keys, hashes and base64 take about twice as many tokens as words of the same letters. They are found by runs of 32 bytes
-# without a break, longer than words are; one is looked for at every 32nd byte.
-_RUN = 32
-_WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "+/=") else 32 for b in range(256))
 
 
 def text_tokens(text: str) -> int:
     """Return the most tokens that a text is to be expected to have."""
     data = text.encode("utf-8", "surrogatepass")
-    kinds, words = data.translate(_KINDS), data.translate(_WORDS)
-    hundredths = sum(kinds.count(kind) * weight for kind, (_, weight) in enumerate(_WEIGHTS))
-    runs = sum(b" " not in words[at : at + _RUN] for at in range(0, len(words) - _RUN + 1, _RUN))
-    return -(-(hundredths + runs * _RUN * _LETTER) // 100)
+    hundredths = sum(weight * (len(data) - len(data.translate(None, kind))) for kind, weight in _WEIGHTS)
+    return -(-hundredths // 100)
 
 
 def _objects(part: Any) -> Iterator[Mapping[str, Any]]:

@@ -35,7 +35,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
-from ipy_websearch.http.download import TO_OPEN, canonical_url, shown
+from ipy_websearch.http.download import TO_OPEN, parse_url, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches, values
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
 from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
@@ -428,7 +428,7 @@ def comparable(url: str) -> str:
     """
     text = url.strip()
     try:
-        text = canonical_url(text)
+        text = parse_url(text).url
     except FetchError:
         return text
     path, mark, query = _ESCAPE.sub(lambda match: match[0].upper(), text).partition("?")
