@@ -150,13 +150,6 @@ def test_one_deadline_holds_for_retries_and_bodies_and_a_refusal_known_by_then_i
     error = refused(in_turn(httpx.Response(500, json={"message": "busy"}))[0], timeout_s=0.5, retry_wait_s=60)
     assert (error.status, error.lost) == (500, False) and "busy" in str(error)
 
-    async def endless() -> Any:
-        yield b"{"
-        await asyncio.sleep(60)
-
-    error = refused(lambda request: httpx.Response(429, content=endless(), headers={"Retry-After": "7"}), timeout_s=0.5)
-    assert isinstance(error, RateLimitedError) and error.retry_after == 7 and not error.lost
-
 
 def test_a_body_is_bounded_while_it_is_decoded() -> None:
     bomb = gzip.compress(bytes(300_000_000), 1)
@@ -170,8 +163,6 @@ def test_a_body_is_bounded_while_it_is_decoded() -> None:
 
     error = refused(lambda request: httpx.Response(200, content=pieces(), headers={"Content-Encoding": "gzip"}))
     assert "more than 10,000,000 bytes" in str(error) and error.lost and sent == 1
-    error = refused(lambda request: encoded(400, "gzip", b"no gzip"))
-    assert error.status == 400  # a refusal counts although its words cannot be read
 
 
 @pytest.mark.parametrize("location", [f"https://user:{KEY}@evil.example/a?key={KEY}", "http://[bad/x", "say this " * 300, ""])

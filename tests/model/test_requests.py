@@ -1,0 +1,180 @@
+"""What a request holds on each platform, and how many tokens a budget reckons it with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.model.requests import (
+    IMAGE_TOKENS,
+    PLATFORMS,
+    caches_for_an_hour,
+    estimate_tokens,
+    platform_at,
+    text_tokens,
+    tool_result,
+)
+from ipy_websearch.results import Usage
+from ipy_websearch.tools.base import Passage, ToolOutput
+from tests.contract.helpers import ask, search
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
+from tests.fakes.replies import WIRE, text
+
+HITS = ToolOutput("2 results", tuple(Passage(f"https://{n}.example/", f"Title {n}", (f"Text {n}. " * 40,)) for n in range(7)))
+
+
+@pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm"])
+def test_servers_of_open_models_get_results_short_and_numbered(name: str) -> None:
+    """Seed 000's form, about 200 characters each, as one text."""
+    (block,) = tool_result("toolu_1", HITS, PLATFORMS[name])["content"]
+    assert block["text"].startswith("Search Results:\n\n1. Title 0\n   https://0.example/\n   Text 0.")
+    assert "7. Title 6" in block["text"] and max(len(line) for line in block["text"].splitlines()) <= 203
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses"),
+    [
+        ("anthropic", (None, "https://api.anthropic.com", "http://127.0.0.1:8999", "http://127.0.0.1:99999", "no address")),
+        ("ollama", ("http://localhost:11434", "http://gpu.lan:11434/v1")),
+        ("lmstudio", ("http://127.0.0.1:1234/", "http://host.docker.internal:1234")),
+    ],
+)
+def test_the_platform_is_known_by_its_address(name: str, addresses: tuple[str | None, ...]) -> None:
+    """Servers of open models by their usual ports, on any machine; anything else is taken to speak the whole API."""
+    assert {platform_at(address).name for address in addresses} == {name}
+
+
+@pytest.mark.parametrize("platform", ["bedrock", "vertex", "foundry"])
+def test_a_cloud_that_is_not_set_up_is_one_clear_line(session: Any, platform: str) -> None:
+    session.settings.platform = platform
+    with pytest.raises(ConfigError, match=f"^{platform} [^\n]+$"):
+        ask(session, model="claude-sonnet-5-5")
+
+
+@pytest.mark.parametrize("platform", ["ollama", "litellm"])
+def test_a_local_server_is_asked_without_a_key(
+    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    """Results go as plain text. Ollama gets no flags that it drops: no `is_error`, no breakpoints, and no tools where
+    `tool_choice` would forbid them."""
+    messages_api.key = "none"
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    session.settings.platform = platform
+    messages_api.models["llama-4"] = 32_000
+    messages_api.replies(search("ruby author"), search("ruby date"), "Matz.")
+    answer = ask(session, model="llama-4", max_searches=1)
+    assert answer.text == "Matz." and answer.cost_usd is None
+    _, second, last = messages_api.bodies
+    assert second["messages"][-1]["content"][0]["content"][0]["type"] == "text"
+    assert ("tools" in last) == ("cache_control" in str(last)) == ("is_error" in str(last)) == (platform == "litellm")
+    roles = [message["role"] for message in last["messages"]]
+    assert all(role != following for role, following in zip(roles, roles[1:], strict=False))
+
+
+@pytest.fixture
+def clouds(session: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The clouds, to which the environment leads."""
+    aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    with Clouds() as clouds:
+        azure = {"ANTHROPIC_FOUNDRY_BASE_URL": f"{clouds.url}/anthropic/", "ANTHROPIC_FOUNDRY_API_KEY": "k"}
+        for name, value in {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws, **azure}.items():
+            monkeypatch.setenv(name, value)
+        yield clouds
+        clouds.check()
+
+
+@pytest.mark.parametrize("platform", ["bedrock", "foundry"])
+def test_a_question_is_answered_on_a_cloud(clouds: Any, session: Any, brave_api: Any, platform: str) -> None:
+    """Over real HTTP: one search, results that can be cited, text as it is written; the cost is booked."""
+    session.settings.platform = platform
+    clouds.replies(["Let me look.", search("ruby author")], text("Matz wrote Ruby.", citations=[(0, 0)]))
+    answer = ask(session)
+    assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
+    assert len(answer.sources) == 1 and len(session.cost()) == 3
+
+
+# --- tokens ------------------------------------------------------------------------------------------------------------
+
+SONNET = "claude-sonnet-5-5"
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K" * 60_000}}
+
+
+def user(*blocks: Any) -> list[dict[str, Any]]:
+    """Return a history of one turn."""
+    return [{"role": "user", "content": [*blocks, {"type": "text", "text": "What is this?"}]}]
+
+
+@pytest.mark.parametrize("name", ["pai_parallel_tool_use_json_1", "pai_parallel_tool_use_json_2", "ruby_search_result_tool_1",
+                                  "ruby_search_result_tool_2", "pai_web_search_json_turn1", "pai_web_search_json_turn2",
+                                  "pai_server_plus_client_tool_inflight"])  # fmt: skip
+def test_the_estimate_is_never_below_what_was_recorded(name: str) -> None:
+    """Every recorded pair of request and usage: what the API billed is at most what a budget reckoned with."""
+    request = json.loads((WIRE / "anthropic" / f"{name}.request.json").read_text())
+    billed = json.loads((WIRE / "anthropic" / f"{name}.json").read_text())["usage"]["input_tokens"]
+    assert billed <= estimate_tokens(request) <= 5 * billed + 900_000
+
+
+def test_the_recorded_ten_searches_are_within_the_estimate() -> None:
+    """Ten searches of the API made 2,479 tokens into 404,500: an allowance for them covers that."""
+    tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 10}
+    body = {"messages": [{"role": "user", "content": "x " * 2400}], "tools": [tool]}
+    assert 404_500 <= estimate_tokens(body) <= 900_000
+    assert estimate_tokens({**body, "tool_choice": {"type": "none"}}) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("sample", "least"),
+    [
+        ("The quick brown fox jumps over the lazy dog. ", 11),  # words and the full stop, 1.1 tokens each
+        ("火星有两颗卫星", 10),  # up to 1.5 tokens a character
+        ("日本語のテキストです", 14),
+        ("한국어 문장입니다", 13),
+        ("🛰️", 7),  # a pictograph of up to four tokens and its variation selector of three
+        ("👩‍🚀", 10),
+        ("नमस्ते", 12),
+        ("สวัสดี", 12),
+        ("Сколько спутников", 12),
+        ("3.14159265358979", 15),
+        ("half \ud83d", 3),
+    ],
+)
+def test_every_kind_of_character_counts_what_it_takes(sample: str, least: int) -> None:
+    """Scripts, emoji and digits: at least as many tokens as tokenizers cut them into, at most four a character."""
+    assert least <= text_tokens(sample) <= 4 * len(sample)
+
+
+def test_what_a_compaction_used_is_counted() -> None:
+    """It is not in the top level; what the other iterations used is."""
+    part = {"input_tokens": 180_000, "output_tokens": 3_500, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 9}
+    iterations = [{"type": name, **part} for name in ("compaction", "message", "fallback_message")]
+    got = Usage.from_api({"input_tokens": 20_000, "output_tokens": 1_000, "iterations": iterations, "speed": "fast"})
+    assert got == Usage(200_000, 4_500, 7, 9, terms=frozenset({"fast"}))
+
+
+@pytest.mark.parametrize("source", [{"type": "url", "url": "https://example.org/a.pdf"}, {"type": "file", "file_id": "f"}])
+def test_a_document_that_is_elsewhere_counts_as_all_that_the_model_reads(source: Any) -> None:
+    """Its size is not known before the API has read it."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "document", "source": source}]}
+    assert estimate_tokens({"model": SONNET, "messages": user(result)}) == 1_000_000
+
+
+def test_an_image_counts_as_the_largest_there_is() -> None:
+    """Whatever form it has and wherever it stands; what a text says is text."""
+    named = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [PICTURE, named]}
+    assert 3 * IMAGE_TOKENS < estimate_tokens({"messages": user(PICTURE, result)}) < 3 * IMAGE_TOKENS + 1_000
+    as_text = user(PICTURE, {"type": "text", "text": PICTURE["source"]["data"]})
+    assert estimate_tokens({"messages": as_text}) > 100_000
+
+
+@pytest.mark.parametrize("ttl", ["1h", "5m"])
+def test_a_breakpoint_of_an_hour_is_found_wherever_it_stands(ttl: str) -> None:
+    """One is enough: it may be the one that everything before it is written for."""
+    marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": ttl}}
+    result = {"messages": user({"type": "tool_result", "tool_use_id": "t", "content": [marked]})}
+    for body in ({"system": [marked]}, {"tools": [marked]}, {"messages": user(marked)}, result):
+        assert caches_for_an_hour(body) == (ttl == "1h")
