@@ -6,7 +6,6 @@ is not there. Waits go by JupyterLab's own application object, which `--LabApp.e
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import shlex
@@ -42,14 +41,11 @@ _OPEN = f"""(name) => {{ {_PANEL} return panel?.context?.path?.endsWith(name) &&
     && !!panel.node.querySelector('.jp-Cell'); }}"""
 _CLOSE = f"() => {{ {_PANEL} panel.context.model.dirty = false; panel.dispose(); delete window.__ran; }}"
 _IDLE = f"() => {{ {_PANEL} return panel?.sessionContext?.session?.kernel?.status === 'idle'; }}"
-_TEXT = f"""(n) => {{ {_PANEL}
-    return panel.content.widgets[n].node.querySelector('.jp-OutputArea')?.innerText ?? ''; }}"""
 _RUN = f"""(n) => {{ {_PANEL} const all = n === null; panel.content.deselectAll();
     if (!all) panel.content.activeCellIndex = n;
     window.__run = app.commands.execute(all ? 'notebook:run-all-cells' : 'notebook:run-cell'); }}"""
 _ENDED = f"""() => Promise.race([window.__run.then(() => 0),
     new Promise((_, fail) => setTimeout(() => fail('the cells did not end'), {RUN_MS}))])"""
-_STOP = "[data-command='notebook:interrupt-kernel'], [data-jp-item-name='interrupt'] jp-button"
 
 
 def missing() -> str:
@@ -61,7 +57,7 @@ def missing() -> str:
 
 
 class Listener(Server):
-    """A server that answers everything with an empty image, `/slow` never, and keeps the paths asked for."""
+    """A server that answers everything with an empty image, and keeps the paths asked for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,17 +69,12 @@ class Listener(Server):
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.hits.append(request.path_qs)
-        if request.path == "/slow":
-            await asyncio.sleep(1_000)
         return web.Response(content_type="image/gif", headers={"Access-Control-Allow-Origin": "*"})
 
 
 @contextmanager
-def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Run JupyterLab (and Notebook 7, where installed) for the notebooks in `folder`, with settings of its own.
-
-    `env` is added to its environment, which its kernels inherit. Its address is yielded.
-    """
+def server(folder: Path) -> Iterator[str]:
+    """Run JupyterLab for the notebooks in `folder`, with settings and a home of its own; its address is yielded."""
     home = folder / ".lab"
     for name, values in SETTINGS.items():
         path = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -94,7 +85,7 @@ def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
         {f"JUPYTER_{name}": str(home / name) for name in places}
         | {"JUPYTER_PATH": warm.kernels(home)}
         | {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
-        | dict(env or {})
+        | {"HOME": str(home), "IPYTHONDIR": str(home), "NO_PROXY": "*"}
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -103,7 +94,7 @@ def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
         "--no-browser --allow-root --ip=127.0.0.1 --ServerApp.port_retries=0 --IdentityProvider.token= --ServerApp.password= "
         "--ServerApp.disable_check_xsrf=True "
         "--LabApp.expose_app_in_browser=True --LabApp.news_url=None --LabApp.extension_manager=readonly "
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --JupyterNotebookApp.expose_app_in_browser=True"
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
     )
     command = [*warm.python(), "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
     with (folder / "lab.log").open("wb") as log:
@@ -149,63 +140,38 @@ def browser() -> Iterator[Any]:
 
 @dataclass(slots=True)
 class Lab:
-    """A JupyterLab and a Chromium that tests share. JupyterLab is loaded once; notebooks are opened in it one after another."""
+    """A JupyterLab in a page of Chromium; notebooks are opened in it one after another."""
 
     address: str
     folder: Path
-    browser: Any
-    _lab: Any = None
-    _context: Any = None
+    page: Any
 
     @contextmanager
     def open(
-        self,
-        cells: Sequence[str],
-        *,
-        outputs: Sequence[Mapping[str, str]] = (),
-        env: Mapping[str, str] | None = None,
-        notebook7: bool = False,
-        width: int = 1280,
-        height: int = 1400,
+        self, cells: Sequence[str], *, outputs: Sequence[Mapping[str, str]] = (), width: int = 1280, height: int = 1400
     ) -> Iterator[Opened]:
-        """Open a notebook of these cells; its kernel, with `env` added to its environment, is idle and has run nothing.
-
-        `env` None: no kernel is waited for; `outputs` are mimebundles stored in its first cell.
-        """
+        """Open a notebook of these cells, `outputs` (mimebundles) stored in its first one; its kernel is idle."""
         name = f"notebook-{uuid.uuid4().hex[:8]}.ipynb"
         write_notebook(self.folder / name, cells, outputs)
-        page = self._page("/notebooks/" + name) if notebook7 else self._loaded()
-        try:
-            page.set_viewport_size({"width": width, "height": height})
-            if not notebook7:
-                page.evaluate("(path) => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => 0)", name)
-            page.wait_for_function(_OPEN, arg=name)
-            opened = Opened(page, self.folder / name)
-            if env is not None:
-                opened.prepare(env)
-            yield opened
-        finally:
-            if notebook7:
-                page.close()
-            else:
-                page.evaluate(_CLOSE)
-            shut_down_kernels(self.address)
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.evaluate("(path) => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => 0)", name)
+        self.page.wait_for_function(_OPEN, arg=name)
+        self.page.wait_for_function(_IDLE)
+        yield Opened(self.page, self.folder / name)
+        self.page.evaluate(_CLOSE)
+        shut_down_kernels(self.address)
 
-    def _loaded(self) -> Any:
-        """Return the page of JupyterLab, which the first caller loads."""
-        if self._lab is None:
-            self._lab = self._page("/lab?reset")
-            self._lab.evaluate("() => window.jupyterapp.restored.then(() => { window.jupyterapp.shell.collapseLeft(); })")
-        return self._lab
 
-    def _page(self, place: str) -> Any:
-        if self._context is None:  # one for all: pages share its cache
-            self._context = self.browser.new_context()
-            self._context.set_default_timeout(RUN_MS)
-        page = self._context.new_page()
-        page.goto(f"{self.address}{place}", wait_until="domcontentloaded")
+@contextmanager
+def lab(folder: Path) -> Iterator[Lab]:
+    """Run JupyterLab for the notebooks in `folder`, and load it in Chromium."""
+    with server(folder) as address, browser() as running:
+        page = running.new_page()
+        page.set_default_timeout(RUN_MS)
+        page.goto(f"{address}/lab?reset", wait_until="domcontentloaded")
         page.wait_for_function("() => !!window.jupyterapp")
-        return page
+        page.evaluate("() => window.jupyterapp.restored.then(() => { window.jupyterapp.shell.collapseLeft(); })")
+        yield Lab(address, folder, page)
 
 
 @dataclass(slots=True)
@@ -215,25 +181,10 @@ class Opened:
     page: Any
     path: Path
 
-    def prepare(self, env: Mapping[str, str]) -> None:
-        """Wait for the kernel and put `env` into its environment, out of sight."""
-        self.page.wait_for_function(_IDLE)
-        code = f"import os; os.environ.update({dict(env)!r}); os.chdir({str(self.path.parent)!r})"
-        self.page.evaluate(
-            f"(code) => {{ {_PANEL} return panel.sessionContext.session.kernel"
-            ".requestExecute({code, silent: true, store_history: false}).done.then(() => 0); }",
-            code,
-        )
-
-    def run(self, number: int | None, *, wait: bool = True) -> None:
-        """Run one cell (None: all) and, when told, wait until it has ended."""
+    def run(self, number: int | None = None) -> None:
+        """Run one cell (None: all), wait until it has ended, and bring each cell into view (only then it is rendered)."""
         self.page.evaluate(_RUN, number)
-        if wait:
-            self.page.evaluate(_ENDED)
-
-    def run_all(self) -> None:
-        """Run all cells, and bring each into view when they have ended (only then it is rendered)."""
-        self.run(None)
+        self.page.evaluate(_ENDED)
         self.scroll()
 
     def scroll(self) -> None:
@@ -241,19 +192,6 @@ class Opened:
         for index in range(self.page.evaluate(f"() => {{ {_PANEL} return panel.content.widgets.length; }}")):
             self.page.evaluate(f"async () => {{ {_PANEL} await panel.content.scrollToItem({index}); }}")
             self.page.wait_for_timeout(50)
-
-    def stop(self) -> None:
-        """Press ■ and wait until the kernel is idle: within 30 s, where what runs would take minutes."""
-        self.page.locator(_STOP).first.click()
-        self.page.wait_for_function(_IDLE, polling=20)
-
-    def text(self, number: int) -> str:
-        """Return what a cell's output says."""
-        return str(self.page.evaluate(_TEXT, number))
-
-    def wait_for(self, number: int, text: str) -> None:
-        """Wait until a cell's output holds a text."""
-        self.page.wait_for_function(f"([n, text]) => ({_TEXT})(n).includes(text)", arg=[number, text], polling=20)
 
     def save(self) -> Any:
         """Save the notebook and return what is in the file."""

@@ -2,8 +2,8 @@
 
 `fresh` outputs come from cells that just ran, `untrusted` ones from the same notebook as somebody sent it (JupyterLab
 sanitises them), `dark`, `narrow` (600 px) and `unfolded` are the untrusted ones again. `plain` has neither styles nor scripts,
-as on GitHub. export.png is an HTML file, printed.png that file on paper, notebook7.png Notebook 7. answer.png, enriched.png
-and cost.png are the README's.
+as on GitHub. export.png is an HTML file, printed.png that file on paper. answer.png, enriched.png and cost.png are
+the README's.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ipy_websearch.display.export import export
+from tests.fakes.shown import ANSWER, LAPTOPS
 from tests.slow.browser import lab
 
 SETUP = """
 import pandas as pd
-from pathlib import Path
 from dataclasses import replace
 from decimal import Decimal
 from IPython.display import display
 from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.tables import cost_png
-from ipy_websearch.display.export import export
 from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.display.render import render
 from ipy_websearch.display.trace import trace_frame
@@ -141,53 +142,40 @@ def shoot(opened: lab.Opened, path: Path) -> None:
 def pictures(folder: Path, states: list[str]) -> None:
     """Make the pictures of each state."""
     folder.mkdir(parents=True, exist_ok=True)
-    root = Path(__file__).parents[3]
-    with (
-        tempfile.TemporaryDirectory() as place,
-        lab.server(Path(place), {"PYTHONPATH": str(root)}) as address,
-        lab.browser() as chromium,
-    ):
-        shared = lab.Lab(address, Path(place), chromium)
+    with tempfile.TemporaryDirectory() as place, lab.lab(Path(place)) as shared:
         for state in states:
-            with shared.open([SETUP, *STATES[state]], env={}, height=1500) as opened:
+            with shared.open([SETUP, *STATES[state]], height=1500) as opened:
                 opened.page.evaluate(_THEME % "Light")
-                opened.run_all()
+                opened.run()
                 shoot(opened, folder / f"{state}_fresh.png")
                 saved: Any = opened.save()
             outputs = [output for cell in saved["cells"][1:] for output in cell["outputs"] if "data" in output]
             bundles: list[Any] = [{kind: "".join(text) for kind, text in output["data"].items()} for output in outputs]
             shown = [{k: b[k] for k in ("text/html", "image/png") if k in b} for b in bundles]
-            with shared.open(["1"], outputs=list(filter(None, shown)), env=None, height=1500) as opened:
+            with shared.open(["1"], outputs=list(filter(None, shown)), height=1500) as opened:
                 for look, (theme, width) in LOOKS.items():
                     opened.page.set_viewport_size({"width": width, "height": 1500})
                     opened.page.evaluate(_THEME % theme)
                     opened.page.evaluate(_UNFOLD if look == "unfolded" else "() => 0")
                     shoot(opened, folder / f"{state}_{look}.png")
-            unfolded = [bundle.get("text/html", "") for bundle in bundles]
-            _shoot_plain(
-                chromium, re.sub(r' (?:style|class)="[^"]*"', "", "<hr>".join(unfolded)), folder / f"{state}_plain.png"
-            )
+            html = "<hr>".join(bundle.get("text/html", "") for bundle in bundles)
+            _shoot_plain(shared, re.sub(r' (?:style|class)="[^"]*"', "", html), folder / f"{state}_plain.png")
             for number, name in README.get(state, {}).items():
-                with shared.open(["1"], outputs=[shown[number]], env=None, width=940) as opened:
+                with shared.open(["1"], outputs=[shown[number]], width=940) as opened:
                     opened.page.evaluate(_THEME % "Light")
                     opened.page.wait_for_timeout(300)
                     opened.page.locator(_OUTPUTS).first.screenshot(path=str(folder / f"{name}.png"))
-        file = Path(place) / "answers.html"
-        cell = f"export([LAPTOPS, replace(ANSWER, offline=True)], Path({str(file)!r}), force=True); display(LAPTOPS, SEARCH)"
-        with shared.open([SETUP, cell], env={}, notebook7=True) as opened:
-            opened.run_all()
-            shoot(opened, folder / "notebook7.png")
-        _shoot_plain(chromium, file.read_text(), folder / "export.png", folder / "printed.png")
+        export([LAPTOPS, replace(ANSWER, offline=True)], Path(place, "answers.html"))
+        for media, name in (("screen", "export"), ("print", "printed")):
+            _shoot_plain(shared, Path(place, "answers.html").read_text(), folder / f"{name}.png", media)
 
 
-def _shoot_plain(chromium: Any, html: str, path: Path, printed: Path | None = None) -> None:
-    """Make a picture of a page on its own, and one of it on paper."""
-    page = chromium.new_page(viewport={"width": 1000, "height": 1500})
+def _shoot_plain(shared: lab.Lab, html: str, path: Path, media: str = "screen") -> None:
+    """Make a picture of a page on its own, on the screen or on paper."""
+    page = shared.page.context.browser.new_page(viewport={"width": 1000, "height": 1500})
+    page.emulate_media(media=media)
     page.set_content(html)
     page.screenshot(path=str(path))
-    page.emulate_media(media="print")
-    if printed:
-        page.screenshot(path=str(printed))
     page.close()
 
 

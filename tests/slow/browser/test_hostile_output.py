@@ -1,17 +1,23 @@
 """Hostile text in every place of every output, in a real JupyterLab: nothing runs, nothing is fetched, no command is offered.
 
-A magic's output counts as trusted there: no sanitiser stands between it and the user's notebook, kernels and terminals.
+A magic's output counts as trusted there: no sanitiser stands between it and the user's notebook, kernels and terminals. The
+trace widget, which is a page of its own there, steps through such texts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Iterator, Mapping
 
+import pytest
+
+from tests.conftest import SECRET
 from tests.fakes.hostile import outputs
 from tests.slow.browser import lab
 from tests.slow.browser.payloads import payloads
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())]
 
 SETUP = """
 import json
@@ -63,12 +69,23 @@ def stream(t, end):
 """
 CELLS = [
     "1",
+    "PAYLOADS = 'payloads.json'",
     SETUP,
     "t = texts['img']; display(answer_of(t), search_of(t), search_of(t).to_frame(), *answer_of(t).panels)",
     "for n in range(0, len(texts), 12): show_all(list(texts)[n : n + 12])",
     "for n, t in enumerate(list(texts.values())[::6]): stream(t, 'fail' if n % 2 else 'interrupt')",
     "display({'text/html': texts['img'].replace('/img', '/control')}, raw=True); open(PAYLOADS + '.ran', 'a').write('x');",
 ]
+WIDGET = """
+import json
+from ipy_websearch.display.trace import trace_widget
+from ipy_websearch.results import Answer, Step
+texts = list(json.load(open('payloads.json')).values())
+body = {"model": "m", "system": texts[0], "messages": [{"role": t, "content": t} for t in texts]}
+got = [{"type": "text", "text": t} for t in texts]
+trace = tuple(Step(n, "model", t, t, 100.0 * n, request=body, response=got) for n, t in enumerate(texts[:4], 1))
+widget = trace_widget(Answer(texts[0], "t", "m", trace=trace))
+"""
 # Elements of the outputs that are in no table of ours; `a` without a checked address or with an attribute of its own.
 FOUND = """() => { const bad = [];
     const tags = 'img script iframe object embed video audio svg form button input meta link base math mjx-container';
@@ -85,6 +102,11 @@ FOUND = """() => { const bad = [];
     }
     return bad; }"""
 
+# The same of the widget, whose buttons are its own.
+IN_WIDGET = """() => [...document.querySelectorAll('.ipyws-t *')].filter(e =>
+    /^(IMG|SCRIPT|IFRAME|A|VIDEO|AUDIO|STYLE|LINK|FORM|SVG|OBJECT|EMBED)$/i.test(e.tagName) ||
+    [...e.attributes].some(a => /^on/.test(a.name))).map(e => e.outerHTML.slice(0, 200))"""
+
 
 def look(opened: lab.Opened) -> tuple[list[str], list[str]]:
     """Return what ran, and which elements should not be there."""
@@ -99,35 +121,83 @@ def click_everything(opened: lab.Opened) -> None:
     opened.page.evaluate(f"() => document.querySelectorAll('.jp-OutputArea-output *:not({plain})').forEach(e => e.click?.())")
 
 
-def test_hostile_text_in_outputs_neither_runs_nor_fetches_nor_offers_a_command(open_notebook: Any, shared_lab: lab.Lab) -> None:
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.Lab]:
+    """A JupyterLab without the user's environment. It ends with this module: Playwright keeps an event loop running, under
+    which tests of our own loop could not run."""
+    with pytest.MonkeyPatch.context() as clean:
+        for name in filter(SECRET.search, list(os.environ)):
+            clean.delenv(name)
+        with lab.lab(tmp_path_factory.mktemp("lab")) as running:
+            yield running
+
+
+@pytest.fixture
+def listener() -> Iterator[lab.Listener]:
+    """The server that payloads fetch from when they get through."""
+    with lab.Listener() as made:
+        yield made
+
+
+@pytest.fixture
+def texts(listener: lab.Listener, shared_lab: lab.Lab) -> Mapping[str, str]:
+    """The payloads by name, which are in the file payloads.json beside the notebooks, too."""
+    made = payloads(listener.url)
+    (shared_lab.folder / "payloads.json").write_text(json.dumps(made))
+    return made
+
+
+def test_hostile_text_in_outputs_neither_runs_nor_fetches_nor_offers_a_command(
+    texts: Mapping[str, str], listener: lab.Listener, shared_lab: lab.Lab
+) -> None:
     """Answers, running ones too, tables, pages and panels made of payloads are text, and two dollar amounts stay amounts: in
     cells that just ran, and stored in a notebook that somebody sent (Lab's sanitiser finds nothing that would fetch)."""
-    with lab.Listener() as listener:
-        texts = payloads(listener.url)
-        path = shared_lab.folder / "payloads.json"
-        path.write_text(json.dumps(texts))
-        control = {"text/html": f'<img src="{listener.url}/sent-control">'}
-        names = list(texts)
-        some = names[::5] + ["math_dollars"]  # what is stored is the same, and goes through Lab's sanitiser on top
-        sent = stored({name: texts[name] for name in some})
-        with open_notebook([CELLS[0], f"PAYLOADS = {str(path)!r}", *CELLS[1:]], outputs=[*sent, control]) as opened:
-            for number in range(1, len(CELLS) + 1):
-                opened.run(number)
-            opened.scroll()
-            ran, found = look(opened)
-            controls = [element for element in found if "control" in element]
-            assert len(controls) == 2, "the raw outputs that must be seen were not seen"
-            assert (ran, [e for e in found if e not in controls]) == ([], [])
-            click_everything(opened)
-            assert look(opened)[0] == []
-            shown = opened.page.evaluate(
-                "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent).join(' ')"
-            )
-            seen = {name: shown.count(f"seen {name}.") for name in names}
-            assert seen == {name: 4 if name in some else 2 for name in names}, "a payload swallowed what follows it"
-            assert shown.count(texts["math_dollars"]) >= 4
-        assert set(listener.hits) == {"/control", "/sent-control"}
-        assert (path.parent / "payloads.json.ran").read_text() == "x", "a click ran the notebook again"
+    control = {"text/html": f'<img src="{listener.url}/sent-control">'}
+    some = [*list(texts)[::5], "math_dollars"]  # what is stored is the same, and goes through Lab's sanitiser on top
+    sent = stored({name: texts[name] for name in some})
+    with shared_lab.open(CELLS, outputs=[*sent, control]) as opened:
+        for number in range(1, len(CELLS)):
+            opened.run(number)
+        ran, found = look(opened)
+        controls = [element for element in found if "control" in element]
+        assert len(controls) == 2, "the raw outputs that must be seen were not seen"
+        assert (ran, [e for e in found if e not in controls]) == ([], [])
+        click_everything(opened)
+        assert look(opened)[0] == []
+        shown = opened.page.evaluate(
+            "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent).join(' ')"
+        )
+        seen = {name: shown.count(f"seen {name}.") for name in texts}
+        assert seen == {name: 4 if name in some else 2 for name in texts}, "a payload swallowed what follows it"
+        assert shown.count(texts["math_dollars"]) >= 4
+    assert set(listener.hits) == {"/control", "/sent-control"}
+    assert (shared_lab.folder / "payloads.json.ran").read_text() == "x", "a click ran the notebook again"
+
+
+def test_keys_and_buttons_step_through_the_trace_widget_and_hostile_text_in_it_is_harmless(
+    texts: Mapping[str, str], listener: lab.Listener, shared_lab: lab.Lab
+) -> None:
+    """The step moves on the page and in Python; every text is shown as it is, nothing of it runs or is fetched."""
+    pytest.importorskip("anywidget")
+    with shared_lab.open([WIDGET, "widget", "print('at', widget.step)"]) as opened:
+        opened.run(0)
+        opened.run(1)
+        page, at = opened.page, "(n) => document.querySelector('.ipyws-t-place')?.textContent.startsWith(`step ${n} of 4`)"
+        page.wait_for_function(at, arg=1)
+        page.locator(".ipyws-t").focus()
+        for key, number in (("ArrowRight", 2), ("ArrowLeft", 1), ("End", 4), ("ArrowRight", 4), ("Home", 1)):
+            page.keyboard.press(key)
+            page.wait_for_function(at, arg=number)
+        page.get_by_role("button", name="One step forward").click()
+        page.locator(".ipyws-t-row").nth(2).click()
+        page.wait_for_function(at, arg=3)
+        page.evaluate("() => document.querySelectorAll('.ipyws-t details').forEach(e => e.open = true)")
+        page.evaluate("() => document.querySelectorAll('.ipyws-t-pane *, .ipyws-t-title').forEach(e => e.click())")
+        shown = page.locator(".ipyws-t").text_content()
+        assert texts["script"] in shown and texts["img"] in shown
+        assert (look(opened)[0], page.evaluate(IN_WIDGET), listener.hits) == ([], [], [])
+        opened.run(2)
+        page.wait_for_function("() => document.body.innerText.includes('at 3')")
 
 
 def stored(texts: Mapping[str, str]) -> list[dict[str, str]]:
