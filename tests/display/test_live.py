@@ -143,17 +143,12 @@ def ip(bare_shell: Any) -> Iterator[Any]:
         yield bare_shell
 
 
-def test_values_show_themselves_as_at_the_end_of_their_run(ip: Any) -> None:
-    assert ip.run("answer").outputs[-1].data == ip.run("display(answer)").outputs[-1].data == FORMS
-    assert ip.run("results").html == ip.run("frame").html and "duckdb 2.0 — brave" in ip.run("results").html
-    assert "text/markdown" not in ip.run("frame").outputs[-1].data, "Markdown is for answers alone"
-
-
 def test_a_formatter_of_all_frames_leaves_ours_alone(ip: Any) -> None:
     """Colab has one of HTML."""
     formatter = ip.ip.display_formatter.formatters["text/html"]
     formatter.for_type(pd.DataFrame, lambda frame: "theirs")
     assert ip.run("frame").html == ip.run("results").html == formatter(ip.ns["frame"])
+    assert ip.run("answer").outputs[-1].data == FORMS and "text/markdown" not in ip.run("frame").outputs[-1].data
     ip.ns["other"] = pd.DataFrame()
     assert ip.run("other").html == "theirs"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -16,15 +16,12 @@ from traitlets import Type
 from traitlets.config import Config
 
 
-@dataclass(slots=True)
-class Output:
-    """One display: its mimebundle, and whether it is a cell's value (`is_result`) or replaces a display (`update`)."""
+class Output(NamedTuple):
+    """One display: its mimebundle, its id, and whether it replaces the display of that id."""
 
     data: dict[str, Any]
-    metadata: dict[str, Any] = field(default_factory=dict)
     display_id: str | None = None
     update: bool = False
-    is_result: bool = False
 
 
 @dataclass(slots=True)
@@ -44,16 +41,7 @@ class Ran:
 
     def shown(self) -> list[Output]:
         """Return the displays as a notebook ends up with them: each update in the place of what it replaces."""
-        places: dict[str, int] = {}
-        final: list[Output] = []
-        for output in self.outputs:
-            if output.update and output.display_id in places:
-                final[places[output.display_id]] = output
-                continue
-            if output.display_id:
-                places[output.display_id] = len(final)
-            final.append(output)
-        return final
+        return list({output.display_id or number: output for number, output in enumerate(self.outputs)}.values())
 
     def texts(self, mimetype: str = "text/plain") -> str:
         """Return the final displays' representations of one mime type, joined by newlines."""
@@ -70,12 +58,7 @@ class RecordingPublisher(DisplayPublisher):
 
     def publish(self, data: Any, metadata: Any = None, *_: Any, transient: Any = None, update: bool = False, **__: Any) -> None:
         """Keep one display."""
-        identity = (transient or {}).get("display_id")
-        self.shell.recorded.append(Output(dict(data), dict(metadata or {}), identity, update))
-
-    def clear_output(self, wait: bool = False) -> None:
-        """Keep that the output was cleared."""
-        self.shell.recorded.append(Output({"clear": wait}))
+        self.shell.recorded.append(Output(dict(data), (transient or {}).get("display_id"), update))
 
 
 class RecordingHook(DisplayHook):
@@ -89,7 +72,7 @@ class RecordingHook(DisplayHook):
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         """Keep one value's representations."""
-        self.shell.recorded.append(Output(dict(format_dict), dict(md_dict or {}), is_result=True))
+        self.shell.recorded.append(Output(dict(format_dict)))
 
 
 class RecordingShell(InteractiveShell):

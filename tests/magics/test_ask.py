@@ -11,17 +11,6 @@ from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 
 
-def question_of(api: Any, n: int = -1) -> str:
-    return api.bodies[n]["messages"][-1]["content"][0]["text"]
-
-
-def test_a_semicolon_silences_an_answer(messages_api: Any, shell: Any) -> None:
-    messages_api.reply("Matz.")
-    ran = shell.run("%ask -o a what's new;")
-    assert ran.ok and ran.outputs == [] and ran.stdout == ""
-    assert question_of(messages_api) == "what's new" and shell.ns["a"].text == "Matz."
-
-
 def test_cost_is_the_bill_by_question_until_it_is_reset(messages_api: Any, shell: Any) -> None:
     messages_api.reply("Matz.")
     shell.run("%ask who wrote Ruby?")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +35,7 @@ def terminal(messages_api: Any, brave_api: Any) -> Iterator[Any]:
 def told(terminal: Any, line: str, until: str) -> str:
     """Type a line, or press Ctrl-C, and return what comes before some text."""
     terminal.send(line if line == INTERRUPT else f"{line}\n")
-    terminal.expect_exact(until)
+    terminal.expect_exact(until, timeout=GIVEN_UP_S if line == INTERRUPT else -1)
     return _CONTROL.sub("", terminal.before)
 
 
@@ -51,16 +50,11 @@ def test_a_terminal_shows_plain_text_and_ctrl_c_ends_what_runs(messages_api: Any
     said = told(terminal, "%search --provider brve moons", "In [4]: ")
     assert "did you mean 'brave'" in said and "Traceback" not in said and len(said.strip().splitlines()) <= 6
     told(terminal, "%ask --provider brave who wrote Ruby?", "Matz wrote")
-    start = time.monotonic()
     said = told(terminal, INTERRUPT, "In [5]: ")
-    assert time.monotonic() - start < GIVEN_UP_S
     assert "nterrupted" in said and "Traceback" not in said
     brave_api.reply(delay_s=30)
     terminal.sendline("%search --provider brave anything at all")
     brave_api.wait(lambda api: api.active, 60)
-    start = time.monotonic()
-    said = told(terminal, INTERRUPT, "In [6]: ")
-    assert time.monotonic() - start < GIVEN_UP_S
-    assert "KeyboardInterrupt" in said or "nterrupted" in said
+    assert "Interrupted: %search was stopped" in told(terminal, INTERRUPT, "In [6]: ")
     bill = "get_ipython().run_line_magic('cost', '--rows')"
     assert "42 2" in told(terminal, f"print(6 * 7, ({bill}.kind == 'model').sum())", "In [7]: ")
