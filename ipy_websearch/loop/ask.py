@@ -16,10 +16,10 @@ The history is legal after every way of ending, interrupts included.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from concurrent.futures import CancelledError
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from ipy_websearch.loop.offer import (
     search_call,
     system_prompt,
 )
-from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_columns, table_text, table_tool, with_source
+from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_columns, table_text, table_tool
 from ipy_websearch.model.client import Event as RawEvent
 from ipy_websearch.model.client import ModelClient, Reply
 from ipy_websearch.model.requests import (
@@ -66,7 +66,7 @@ from ipy_websearch.model.requests import (
     without_thinking,
 )
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
-from ipy_websearch.money.prices import add_money, model_cost, own_prices
+from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -85,7 +85,6 @@ from ipy_websearch.results import (
     Rewritten,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
@@ -304,7 +303,7 @@ class AnswerLoop(Face):
             trace=tuple(booking.steps),
             notices=tuple(self.notices),
             rows=self.rows,
-            columns=with_source(columns) if columns else None,
+            columns=columns,
             offline=self.client.offline,
             replayed_from=booking.replayed_from,
             seconds=loop.meter.seconds,
@@ -605,13 +604,9 @@ class AskRun:
         self._task: background.Task[None] | None = None
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
-        self._ended = False
-        self._error: Exception | None = None
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
-        if "genai_prices" not in sys.modules:  # the first look takes 0.2 s: while the model thinks, not on the event loop
-            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
         meter = self.loop.loop.meter
         try:
             await self.loop.client.prepare()
@@ -669,21 +664,19 @@ class AskRun:
         first call starts the run."""
         if self._task is None:
             self._task = background.Task(self._told)
-        while not (self._events or self._ended):
+        while not (self._events or self._task.future.done()):
             self._arrived.clear()
             await self._arrived.wait()
-        if self._error is not None and not self._events:
-            raise self._error
+        if not self._events:
+            with suppress(CancelledError):  # the reader's own `stop`
+                self._task.future.result()
         return bool(self._events)
 
     async def _told(self) -> None:
         """Run the question and queue its events."""
         try:
             await self.answered(self._put)
-        except Exception as exc:
-            self._error = exc
         finally:
-            self._ended = True
             self._arrived.set()
 
     def _put(self, event: Event) -> None:

@@ -22,7 +22,6 @@ TABLE_TOOL = "answer_table"
 SOURCE = "source"
 # The types that a column may be asked for in, by the names that people write; enrichment's columns have the same.
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
-_TEXTS = ("list[str]", "typing.List[str]", "typing.List")
 # The API takes 16 unions in strict tools; each column is one, for the null.
 MAX_COLUMNS = 12
 
@@ -40,7 +39,8 @@ TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
 
 
 def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str, type]:
-    """Return the columns by name with their types; "name, price: float" means a text and a number.
+    """Return the columns by name with their types; "name, price: float" means a text and a number. At the end comes the source
+    of the row, which every table has.
 
     Raises:
         ConfigError: a name is no identifier or stands twice, a type is unknown, or there are none or too many.
@@ -56,7 +56,8 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     if not sound or not 1 <= len(names) <= MAX_COLUMNS:
         said = shorten(", ".join(map(repr, names)), 200)
         raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, named by letters, digits and _, each once; not {said}")
-    return {name: column_type(kind, name) for name, kind in pairs}
+    types = {name: column_type(kind, name) for name, kind in pairs}
+    return {**types, SOURCE: types.get(SOURCE, str)}
 
 
 def column_type(kind: Any, column: str) -> type:
@@ -66,15 +67,11 @@ def column_type(kind: Any, column: str) -> type:
         ConfigError: there is no such type.
     """
     name = kind.__name__ if isinstance(kind, type) and kind in SCHEMAS else str(kind).strip()
-    if name not in TYPES and name not in _TEXTS:
+    found = list if name == "list[str]" else TYPES.get(name)
+    if found is None:
         there = "str, int, float, bool, date, list[str]"
         raise ConfigError(f"{name!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {there})")
-    return TYPES.get(name, list)
-
-
-def with_source(columns: Mapping[str, type]) -> dict[str, type]:
-    """Return the columns with the one for a row's source, which every table has."""
-    return {**columns, SOURCE: columns.get(SOURCE, str)}
+    return found
 
 
 def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any], ...]], None]) -> Tool:
@@ -84,14 +81,12 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
     class Rows(BaseModel):
         rows: list[dict[str, Any]]
 
-    names = with_source(columns)
-
     async def call(value: Rows, context: ToolContext) -> ToolOutput:
-        rows = tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in value.rows)
+        rows = tuple({name: _fitted(row.get(name), kind) for name, kind in columns.items()} for row in value.rows)
         keep(rows)
         return ToolOutput(summary=plural(len(rows), "row"), text="The rows were taken.")
 
-    row = closed_object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
+    row = closed_object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()})
     schema = closed_object({"rows": {"type": "array", "items": row}})
     return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=schema, concludes=True)
 
@@ -114,9 +109,8 @@ def _fitted(value: Any, kind: type) -> Any:
 
 def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> str:
     """Return the rows as a Markdown table."""
-    names = list(with_source(columns))
-    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for row in rows:
-        cells = ("" if row.get(n) is None else str(row[n]).replace("|", "\\|").replace("\n", " ") for n in names)
+        cells = ("" if row.get(n) is None else str(row[n]).replace("|", "\\|").replace("\n", " ") for n in columns)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) if rows else "*No rows were found.*"

@@ -166,11 +166,6 @@ def as_passage(result: SearchResult) -> Passage:
     return Passage(result.url, result.title, tuple(texts) or ((result.title,) if result.title else ()), result.published_date)
 
 
-def whole_text(passages: Sequence[Passage]) -> str:
-    """Return passages as numbered plain text with nothing cut, for platforms that take no `search_result` blocks."""
-    return "\n\n".join(f"{n}. {p.title}\n   {p.url}\n\n" + "\n\n".join(p.paragraphs) for n, p in enumerate(passages, 1))
-
-
 def place(url: str) -> str:
     """Return host and path of an address for people, short and printable."""
     try:

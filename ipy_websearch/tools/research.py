@@ -158,10 +158,6 @@ def _not_a_file(path: str) -> _DocumentError:
     return _DocumentError("api_error", f"Path is not a file: {path}")
 
 
-def _not_found(path: str) -> _DocumentError:
-    return _DocumentError("file_not_found", f"File not found: {path}")
-
-
 def _sized(data: bytes, size: int) -> bytes:
     """Return `data` if it is as large as was announced, and not too large."""
     if max(len(data), size) > MAX_BYTES:
@@ -200,7 +196,7 @@ def _read_file(target: Path, path: str) -> bytes:
         with target.open("rb") as file:
             return _sized(file.read(MAX_BYTES + 1), os.fstat(file.fileno()).st_size)
     except (FileNotFoundError, NotADirectoryError):
-        raise _not_found(path) from None
+        raise _DocumentError("file_not_found", f"File not found: {path}") from None
     except OSError as exc:
         raise _failed(os.strerror(exc.errno or 0)) from None
 
@@ -231,7 +227,9 @@ def _repository(root: str, http: HttpClient, keys: Keys) -> tuple[str, Read]:
                 timeout_s=GITHUB_TIMEOUT_S,
             )
         except (ProviderError, ConfigError) as exc:
-            raise _not_found(path) if getattr(exc, "status", None) == 404 else _failed(str(exc)) from None
+            if getattr(exc, "status", None) == 404:
+                raise _DocumentError("file_not_found", f"File not found: {path}") from None
+            raise _failed(str(exc)) from None
         return _content(raw, path, folder)
 
     return (folder or match["repo"]).rsplit("/", 1)[-1], read

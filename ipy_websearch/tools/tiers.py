@@ -42,7 +42,6 @@ from ipy_websearch.tools.base import (
     as_passage,
     place,
     refused,
-    whole_text,
 )
 from ipy_websearch.tools.web import (
     REDIRECTED,
@@ -142,7 +141,7 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> To
         shown = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
         output = _output("brave_llm_context", results, f"{plural(len(results), 'URL')}, ~{shown:,} tokens")
         passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
-        return replace(output, passages=passages, text=output.text or whole_text(passages))
+        return replace(output, passages=passages)
 
     return _tool("brave_llm_context", CONTEXT_DESCRIPTION, BraveContextInput, find, (Charge("brave", "context"),), 15.0)
 
@@ -415,7 +414,7 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
     return ToolOutput(
         f"{plural(len(results), 'result')} for '{shorten(plain(results.query), 80)}'",
         passages=tuple(passages),
-        text=whole_text(passages) or f"No results found for {results.query!r} (firecrawl).",
+        text="" if passages else f"No results found for {results.query!r} (firecrawl).",
         panel_title=f"firecrawl_search: {results.query}",
         panel_data="\n\n---\n\n".join(panel) if pages else results.body,
         urls=tuple(dict.fromkeys((*(result.url for result in results), *links))),

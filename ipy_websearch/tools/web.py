@@ -36,7 +36,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.download import TO_OPEN, parse_url, shown
-from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches, values
+from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches, host_of, values
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
 from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -414,8 +414,9 @@ def judge_domain(url: str, refusal: str, allowed: Collection[str], blocked: Coll
     Raises:
         FetchError: it is not; the message begins with `refusal`.
     """
+    inside, outside = ([host_of(f"//{domain}") for domain in domains] for domains in (allowed, blocked))
     host = comparable(url)
-    if (allowed and not host_matches(host, map(_host, allowed))) or host_matches(host, map(_host, blocked)):
+    if (allowed and not host_matches(host, inside)) or host_matches(host, outside):
         raise FetchError(f"{refusal}: {shown(url)}")
 
 
@@ -438,15 +439,6 @@ def comparable(url: str) -> str:
 def is_known(url: str, known: Collection[str]) -> bool:
     """Return whether `url` is one of the known addresses."""
     return comparable(url) in map(comparable, known)
-
-
-@lru_cache(maxsize=1_024)
-def _host(domain: str) -> str:
-    """Return the host of a domain as somebody wrote it: in any script, with a port."""
-    try:
-        return clean_domain(domain)
-    except ConfigError:
-        return domain.lower().strip(".")
 
 
 def unread(url: str, exc: WebSearchError) -> ToolOutput:
