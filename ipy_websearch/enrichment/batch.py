@@ -1,10 +1,11 @@
 """`mode="batch"`: rows through the Message Batches API, at half the price of tokens, with the API's own web search.
 
-A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. What is at the API stands
-in the ledger's file, for all kernels: before a batch is sent, its rows are written down under a token, each in one batch only;
-the API's id is added when it is known; results are collected in one transaction that strikes the rows off, books those that it
-struck off, and stores their values. So a run that is interrupted or killed leaves its batches at the API, where they go on and
-are paid for; every call for the same rows, with `resume` False too, waits for them and sends only the others.
+A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. The rows of a batch that
+the API has taken stand in the ledger's file, for all kernels. Results are collected in one transaction that strikes the rows
+off, books those that it struck off, and stores their values. So a run that is interrupted or killed leaves its batches at the
+API, where they go on and are paid for; every later call for the same rows, with `resume` False too, waits for them and sends
+only the others. A batch whose creation got no answer may be there as well: its rows are errors that are booked at the most that
+they may cost, and the next call asks for them again.
 
 Facts (platform.claude.com/docs/en/build-with-claude/batch-processing, read 2026-11): results come in any order, are kept for 29
 days, and requests that were not begun after 24 hours expire.
@@ -19,7 +20,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,14 +30,14 @@ from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, c
 from ipy_websearch.enrichment.row import RECORD, check_stop_reason, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
-from ipy_websearch.model.client import ModelClient, is_transient
+from ipy_websearch.model.client import ModelClient, is_transient, may_be_billed
 from ipy_websearch.model.requests import FIRST_SEARCH, estimate_tokens, server_tools, user_message
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported
-from ipy_websearch.text import plural, shorten
+from ipy_websearch.text import plural, shorten, usd
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
@@ -46,45 +47,36 @@ CHUNK_ROWS = 2_000
 
 # Seconds between two looks at batches: a tenth of the age of the oldest, within these bounds.
 FIRST_POLL_S, MAX_POLL_S = 2.0, 60.0
-# Seconds for which a batch whose creation got no answer is looked for before its rows are sent anew; its sender may be another
-# kernel. One that is at the API is waited for without end.
+# Seconds for which the API may refuse new batches, when no batch of this run is there to be waited for.
 PATIENCE_S = 60.0
 
 LEASE_S = 25 * 3_600.0
 KEPT_S = 30 * 86_400.0
 UNBILLED = ("errored", "canceled", "expired")
-# The largest difference between a batch's creation time at the API and ours: clocks differ, and uploads take time.
-MAX_SKEW = timedelta(minutes=5)
-
-# A row stands in one batch, that of the kernel which wrote it down first, unless the API has deleted that.
-_WRITE_DOWN = (
-    "INSERT INTO open_batches VALUES (?1, ?2, '', '', ?3, ?4, '') "
-    "ON CONFLICT (row) DO UPDATE SET token = excluded.token, batch = '', time = excluded.time WHERE time < ?5"
-)
 
 # --- batches that are at the API --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch: our token, its id at the API ("": no answer has come), when it was written down, its rows by custom_id."""
+    """A batch: its id at the API, the id of the reservation for it, when it was sent, its rows by custom_id."""
 
-    token: str
     id: str
+    reservation: str
     sent: datetime
     rows: list[str]
 
     @property
     def age_s(self) -> float:
-        """Seconds since it was written down."""
+        """Seconds since it was sent."""
         return (datetime.now(UTC) - self.sent).total_seconds()
 
 
 def open_batches(ledger: Ledger) -> list[Batch]:
-    """Return the batches that were handed in and not collected, oldest first, but for those that the API has deleted."""
-    query = "SELECT token, batch, time, json_group_array(row) FROM open_batches WHERE time > ? GROUP BY token ORDER BY time"
+    """Return the batches that were sent and not collected, oldest first, but for those that the API has deleted."""
+    query = "SELECT batch, reservation, time, json_group_array(row) FROM batch_rows WHERE time > ? GROUP BY batch ORDER BY time"
     found = ledger.read(lambda connection: connection.execute(query, (time.time() - KEPT_S,)).fetchall())
-    return [Batch(token, id, datetime.fromtimestamp(sent, UTC), json.loads(rows)) for token, id, sent, rows in found]
+    return [Batch(id, held, datetime.fromtimestamp(sent, UTC), json.loads(rows)) for id, held, sent, rows in found]
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -112,7 +104,7 @@ async def ask_in_batches(run: Enrichment, rows: Sequence[int]) -> None:
 
 
 class BatchRun:
-    """One run: `_rows` has the rows that have not ended, by custom_id, `_queue` those to send; the others are in a batch."""
+    """One run: `_rows` has the rows that have not ended, by custom_id, `_queue` those to send; the others are in `_open`."""
 
     def __init__(self, run: Enrichment, rows: Sequence[int]) -> None:
         config = run.config
@@ -122,26 +114,29 @@ class BatchRun:
         search = native_search(config.model, config.client, config.max_searches, config.defaults)
         self._tools = [search] if search else []
         self._rows = {run.row_key(n): n for n in rows}
-        self._queue = list(self._rows)
+        self._open = [batch for batch in open_batches(run.ledger) if not self._rows.keys().isdisjoint(batch.rows)]
+        there = {key for batch in self._open for key in batch.rows}
+        self._queue = [key for key in self._rows if key not in there]
 
     async def run(self) -> None:
-        """Wait for what is at the API already, send the rest, and collect all of it. Failures that pass are waited out, but not
-        without end where nothing is known to be at the API."""
-        there = {key for batch in open_batches(self._ledger) for key in batch.rows}
-        self._queue = [key for key in self._queue if key not in there]
-        while (found := self._open()) or (self._queue and self._run.stopped is None):
-            lost = [batch for batch in found if not batch.id]
-            wait_s = min(max([FIRST_POLL_S, *(batch.age_s / 10 for batch in found)]), MAX_POLL_S)
+        """Send what is not at the API, and collect all of it. Failures that pass are waited out, but not without end where
+        nothing is at the API."""
+        moved_at = time.monotonic()
+        while self._open or (self._queue and self._run.stopped is None):
             changed, trouble = False, ""
+            wait_s = min(max([FIRST_POLL_S, *(batch.age_s / 10 for batch in self._open)]), MAX_POLL_S)
             try:
-                changed = await (self._found_again(lost[0]) if lost else self._advance(found))
+                changed = await self._collect()  # before another is sent: the API refuses more than so many at once
+                changed = await self._send() or changed
             except ModelError as exc:
-                if not is_transient(exc) or any(batch.age_s > PATIENCE_S for batch in lost):
+                if not is_transient(exc) or (not self._open and time.monotonic() - moved_at > PATIENCE_S):
                     raise
                 wait_s, trouble = max(wait_s, exc.retry_after or 0.0), f" ({shorten(str(exc), 100)})"
-            if not changed:
-                rows, number = sum(len(batch.rows) for batch in found), plural(len(found), "batch", "batches")
-                self._run.progress.note = f"{rows:,} in {number} at the API{trouble}"
+            if changed:
+                moved_at = time.monotonic()
+            elif self._open or trouble:
+                number = plural(len(self._open), "batch", "batches")
+                self._run.progress.note = f"{self.rows_at_the_api:,} in {number} at the API{trouble}"
                 await asyncio.sleep(wait_s)
 
     @property
@@ -149,53 +144,42 @@ class BatchRun:
         """The number of rows that were sent and have not ended."""
         return len(self._rows) - len(self._queue)
 
-    def _open(self) -> list[Batch]:
-        """Return the open batches that this run waits for. Rows that were in one and are in none were collected by another
-        kernel."""
-        waiting = self._rows.keys() - {*self._queue}
-        found = [batch for batch in open_batches(self._ledger) if not waiting.isdisjoint(batch.rows)]
-        for key in waiting.difference(*(batch.rows for batch in found)):
-            outcome = self._run.outcomes[self._rows.pop(key)]
-            outcome.error = "another kernel has collected this row; the same call takes what it found"
-        return found
+    # --- sending ----------------------------------------------------------------------------------------------------
 
-    async def _advance(self, found: Sequence[Batch]) -> bool:
-        """Hand in the next batch, or collect what has ended; return whether anything has changed."""
-        if self._queue and self._run.stopped is None and (batch := self._next()) is not None:
-            await self._hand_in(batch)
-            return True
-        collected = [await self._collected(batch) for batch in found]
-        # With none there is nothing to wait for: the budget is used up, or other kernels have the rows.
-        return any(collected) or not found
-
-    # --- handing in -------------------------------------------------------------------------------------------------
-
-    def _next(self) -> Batch | None:
-        """Write down the next batch, with its worst case reserved; None when no row fits into the budget, or another kernel
-        has just written down the same rows.
+    async def _send(self) -> bool:
+        """Send the next batch, with its worst case reserved; return whether there was one and the budget has room for it.
 
         Raises:
             EnrichmentError: the ledger cannot be written, so that a killed kernel's batch could not be found again.
         """
-        token = uuid.uuid4().hex[:16]
+        if not self._queue or self._run.stopped is not None:
+            return False
+        reservation = uuid.uuid4().hex[:16]
         try:
             worst = {key: self._worst(key) for key in self._queue[:CHUNK_ROWS]}
-            rows, _ = self._run.reserve(worst, LEASE_S, token)
+            keys, _ = self._run.reserve(worst, LEASE_S, reservation)
         except BudgetExceededError as exc:
-            if not self.rows_at_the_api:  # nothing is at the API that could come back cheaper
+            if not self._open:  # nothing is at the API that could come back cheaper
                 self._run.halt("budget", str(exc), None)
-            return None
-        facts = (token, self._run.config.model, time.time(), time.time() - KEPT_S)
-        self._ledger.write(lambda c: c.executemany(_WRITE_DOWN, [(row, *facts) for row in rows]))
+            return False
         if not self._ledger.flush():
             raise EnrichmentError(
                 "the ledger cannot be written, and a batch could be lost with the kernel; nothing more was sent"
             )
-        self._queue = self._queue[len(rows) :]
-        batch = next((batch for batch in open_batches(self._ledger) if batch.token == token), None)
-        if batch is None:
-            self._ledger.settle([], token)
-        return batch
+        try:
+            id = await batches.submit(self._client, [{"custom_id": key, "params": self._body(key)} for key in keys])
+        except ModelError as exc:
+            if not may_be_billed(exc):
+                self._ledger.settle([], reservation)
+                raise
+            self._lose(keys, worst, reservation, exc)
+            return True
+        self._queue = self._queue[len(keys) :]
+        self._open.append(Batch(id, reservation, datetime.now(UTC), keys))
+        rows = [(id, key, reservation, time.time()) for key in keys]
+        self._ledger.write(lambda c: c.executemany("INSERT INTO batch_rows VALUES (?, ?, ?, ?)", rows))
+        self._ledger.flush()
+        return True
 
     def _worst(self, key: str) -> Decimal | None:
         body, searches = self._body(key), self._run.config.max_searches
@@ -207,55 +191,47 @@ class BatchRun:
         messages, searches = [user_message(row_text(columns, values))], bool(self._tools)
         return request_body(self._run.config, columns, messages, self._tools, final=not searches, speaks=searches)
 
-    async def _hand_in(self, batch: Batch) -> None:
-        """Send a batch, and write down its id. One that may have arrived all the same is looked for afterwards."""
-        rows = set(batch.rows)
-        requests = [{"custom_id": key, "params": self._body(key)} for key in self._rows if key in rows]
-        try:
-            id = await batches.submit(self._client, requests)
-        except ModelError as exc:
-            if not is_transient(exc):  # it did not arrive
-                self._give_up(batch)
-            raise
-        self._identify(batch, id)
-
-    def _identify(self, batch: Batch, id: str) -> None:
-        self._ledger.write(lambda c: c.execute("UPDATE open_batches SET batch = ? WHERE token = ?", (id, batch.token)))
-
-    async def _found_again(self, batch: Batch) -> bool:
-        """Look among the API's newest batches for one whose creation got no answer, or whose sender was killed: as many rows,
-        at about that time. Return whether it was there, or was given up."""
-        recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
-        known = {other.id for other in open_batches(self._ledger)}
-        others = (made for made in recent if made.size == len(batch.rows) and made.id not in known)
-        nearest = min(others, key=lambda made: abs(made.created_at - batch.sent), default=None)
-        if nearest is not None and abs(nearest.created_at - batch.sent) <= MAX_SKEW:
-            self._identify(batch, nearest.id)
-            return True
-        if batch.age_s <= PATIENCE_S:
-            return False
-        self._give_up(batch)
-        return True
-
-    def _give_up(self, batch: Batch) -> None:
-        """Forget a batch that the API does not have; its rows are to be sent again."""
-        self._ledger.write(lambda c: c.execute("DELETE FROM open_batches WHERE token = ?", (batch.token,)))
-        self._ledger.settle([], batch.token)
-        self._queue += [key for key in batch.rows if key in self._rows]
+    def _lose(self, keys: Sequence[str], worst: Mapping[str, Decimal | None], reservation: str, error: ModelError) -> None:
+        """End the rows of a batch whose creation got no answer. It may be at the API: they are booked at their worst case."""
+        self._queue = self._queue[len(keys) :]
+        booked = []
+        for key in keys:
+            n = self._rows.pop(key)
+            outcome = self._run.outcomes[n]
+            row = self._run.booking(RunBudget()).model_row(self._run.config.model, Usage(), status="error", batch=True)
+            booked.append(replace(row, cost_usd=worst[key], estimated=True))
+            outcome.status, outcome.cost_usd = "error", worst[key]
+            cost = "an unknown amount" if worst[key] is None else usd(worst[key])
+            outcome.error = (
+                f"the batch with this row got no answer and may have been created ({error}); then the row costs up to {cost}, "
+                "which is booked; the same call asks again"
+            )
+            self._run.finish(n, outcome)
+        self._ledger.settle(booked, reservation)
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
-    async def _collected(self, batch: Batch) -> bool:
-        """Take the results of a batch, if it has ended, in one transaction: what they cost and their values into the ledger's
-        file, their rows off the list of open batches."""
+    async def _collect(self) -> bool:
+        """Take the results of the batches that have ended; return whether there was any."""
+        before = len(self._open)
+        for batch in list(self._open):
+            results = await self._results(batch)
+            if results is not None:
+                self._take(batch, results)
+                self._open.remove(batch)
+        return len(self._open) < before
+
+    async def _results(self, batch: Batch) -> dict[str, Mapping[str, Any]] | None:
         try:
-            results = await batches.results(self._client, batch.id)
+            return await batches.results(self._client, batch.id)
         except ModelError as exc:
             if exc.status != 404:
                 raise
-            results = {}  # it was deleted, or is another workspace's
-        if results is None:
-            return False
+            return {}  # it was deleted, or is another workspace's
+
+    def _take(self, batch: Batch, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the results of a batch, in one transaction: what they cost and their values into the ledger's file, their rows
+        off the list of open batches."""
         ours, booked = [key for key in batch.rows if key in self._rows], dict[str, LedgerRow]()
         for key in ours:
             n, result = self._rows.pop(key), results.get(key, {})
@@ -270,17 +246,16 @@ class BatchRun:
                 why = str(exc) if isinstance(exc, RowError) else f"{UNREADABLE} ({type(exc).__name__})"
                 outcome.status, outcome.error = "error", why
             self._run.finish(n, outcome)
-        self._ledger.write(partial(self._strike_off, batch.token, ours, booked))
+        self._ledger.write(partial(self._strike_off, batch.id, ours, booked))
         if len(ours) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
-            self._ledger.settle([], batch.token)
-        return True
+            self._ledger.settle([], batch.reservation)
 
     def _strike_off(
-        self, token: str, keys: Sequence[str], booked: Mapping[str, LedgerRow], connection: sqlite3.Connection
+        self, id: str, keys: Sequence[str], booked: Mapping[str, LedgerRow], connection: sqlite3.Connection
     ) -> None:
         """Strike rows off the list and book them, but for those that another kernel has struck off meanwhile."""
         for key in keys:
-            struck = connection.execute("DELETE FROM open_batches WHERE row = ? AND token = ?", (key, token))
+            struck = connection.execute("DELETE FROM batch_rows WHERE row = ? AND batch = ?", (key, id))
             if struck.rowcount and key in booked:
                 self._ledger.insert(connection, booked[key])
 

@@ -135,7 +135,7 @@ def _store(call: Call) -> Any:
 
     store = call.session.enrich_store
     for batch in open_batches(store.ledger):
-        rows = f"{plural(len(batch.rows), 'row')} in {batch.id or 'a batch'}"
+        rows = f"{plural(len(batch.rows), 'row')} in {batch.id}"
         print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
     return store.listing()
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
@@ -20,42 +18,15 @@ from ipy_websearch.model.client import NO_MESSAGE, ModelClient, excerpt
 if TYPE_CHECKING:
     import anthropic
 
-_PAGE = 100  # batches in one page of the list, the most that the API gives
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteBatch:
-    """A batch at the API, with its number of requests."""
-
-    id: str
-    created_at: datetime
-    size: int
-
 
 async def submit(client: ModelClient, requests: Sequence[Any]) -> str:
     """Hand in requests, each {"custom_id": …, "params": a body}; return the new batch's id.
 
     Raises:
-        ModelError: it was refused, or may or may not have arrived (`status` is None then, or 5xx).
+        ModelError: it was refused, or may have arrived all the same: `may_be_billed` tells.
     """
     with _opened(client) as sdk:
         return (await sdk.messages.batches.create(requests=requests)).id
-
-
-async def recent(client: ModelClient, since: datetime) -> list[RemoteBatch]:
-    """Return the batches that were created at `since` or later, newest first.
-
-    Raises:
-        ModelError: the API failed.
-    """
-    found = []
-    with _opened(client) as sdk:
-        async for batch in sdk.messages.batches.list(limit=_PAGE):
-            if batch.created_at < since:
-                break
-            counts = batch.request_counts.to_dict(exclude_none=True).values()
-            found.append(RemoteBatch(batch.id, batch.created_at, sum(int(str(count)) for count in counts)))
-    return found
 
 
 async def results(client: ModelClient, batch: str) -> dict[str, Mapping[str, Any]] | None:

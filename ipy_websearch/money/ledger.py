@@ -2,7 +2,7 @@
 
     ledger        one flat row a request or call; money in nano-dollars (NULL: unknown), time in microseconds since 1970 (UTC)
     reservations  money held for what is under way, until it is settled or `expires` (seconds since 1970) has passed
-    answers, open_batches  what was paid for, of enrichments: see `enrichment.store`, and `enrichment.batch`
+    answers, batch_rows  what was paid for, of enrichments: see `enrichment.store`, and `enrichment.batch`
 
 Two rules keep the money right. A look at what was spent and held and the new reservation are one write transaction, so that two
 kernels cannot take the same cent. Settling changes the reservation and inserts the rows in one transaction, so that money is
@@ -88,13 +88,13 @@ _ANSWERS = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, "
     "template TEXT NOT NULL, kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
     "time REAL NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS open_batches (row TEXT PRIMARY KEY, token TEXT NOT NULL, batch TEXT NOT NULL, "
-    "address TEXT NOT NULL, model TEXT NOT NULL, time REAL NOT NULL, turns TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS batch_rows (batch TEXT NOT NULL, row TEXT NOT NULL, reservation TEXT NOT NULL, "
+    "time REAL NOT NULL, PRIMARY KEY (batch, row)) WITHOUT ROWID",
 )
 # What stands in for the file while it cannot be written: its own tables, as far as they can be read.
 _COPIED = (
     f"INSERT INTO ledger ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM file.ledger ORDER BY id",
-    *(f"INSERT INTO {table} SELECT * FROM file.{table}" for table in ("reservations", "answers", "open_batches")),
+    *(f"INSERT INTO {table} SELECT * FROM file.{table}" for table in ("reservations", "answers", "batch_rows")),
 )
 # Version 0.1.0 kept texts once in `labels` and `questions`, and sums of `entries` in `by_day`, by triggers on `entries`.
 _FROM_0_1_0 = (

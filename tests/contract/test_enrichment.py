@@ -190,13 +190,16 @@ def test_the_accessor_the_magic_and_the_coroutine_do_the_same(messages_api: Any,
     assert ran.ok and shell.ns["out"].ceo[0] == "Boss of A"
 
 
-def test_a_batch_costs_half_and_a_lost_one_is_resumed(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_costs_half_and_a_lost_one_is_booked_at_its_worst_and_asked_again(messages_api: Any) -> None:
     messages_api.behave(lambda body: (boss(body), usage(input_tokens=1_000_000, output_tokens=0)))
     messages_api.batches.swallow = True
-    out = web.enrich(companies("A", "B", "A"), CEO, mode="batch", **ROW)
-    assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of A"] and len(messages_api.requests) == 2
-    assert messages_api.batches.log.count("POST ") == 1, "the batch whose creation got no answer is found again"
-    assert web.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum()) and 0 < out.enrich_cost_usd[0] < 0.6
+    frame = companies("A", "B", "A")
+    lost = web.enrich(frame, CEO, mode="batch", **ROW)
+    assert set(lost.enrich_status) == {"error"} and "may have been created" in lost.enrich_error[0]
+    assert web.cost().usd.sum() == pytest.approx(lost.enrich_cost_usd.sum()) and lost.enrich_cost_usd[0] > 0
+    out = web.enrich(frame, CEO, mode="batch", **ROW)
+    assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of A"] and messages_api.batches.log.count("POST ") == 2
+    assert 0 < out.enrich_cost_usd[0] < 0.6
 
 
 def test_a_dry_interrupt_returns_the_frame_so_far(messages_api: Any, session: Any) -> None:

@@ -121,14 +121,6 @@ class Batches:
             refuse(f"No message batch found with id {id}", 404, "not_found_error")
         return self.known[id]
 
-    def page(self, url: str, limit: int, after: str | None) -> JSON:
-        """Return a page of the list, newest first."""
-        ids = list(reversed(self.known))
-        start = ids.index(after) + 1 if after in ids else 0
-        shown = ids[start : start + limit]
-        edges = {"first_id": shown[0] if shown else None, "last_id": shown[-1] if shown else None}
-        return {"data": [self.known[id].body(url) for id in shown], "has_more": start + limit < len(ids), **edges}
-
     def _check(self, number: int, request: JSON) -> None:
         for name in request:
             if name not in ("custom_id", "params"):
@@ -163,8 +155,6 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
         refuse("scripted failure", batches.fail.pop(0), "api_error")
     if id is None and request.method == "POST":
         return _created(batches, request, batches.create(body or {}), url)
-    if id is None:
-        return web.json_response(batches.page(url, int(request.query.get("limit", 20)), request.query.get("after_id")))
     batch = batches.find(id)
     if request.path.endswith("/results"):
         if not batch.ended:
@@ -271,7 +261,6 @@ class MessagesAPI(Server):
             ("POST", "/v1/messages", self._messages),
             ("POST", "/v1/messages/count_tokens", _refusing(self._count)),
             ("POST", "/v1/messages/batches", _refusing(self._batches)),
-            ("GET", "/v1/messages/batches", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}/results", _refusing(self._batches)),
             ("GET", "/v1/models", _refusing(self._list_models)),

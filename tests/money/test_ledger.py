@@ -105,7 +105,7 @@ def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
     ledger.book([row()])
     with closing(sqlite3.connect(path)) as other:
         tables = {name for (name,) in other.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert tables == {"ledger", "reservations", "answers", "open_batches"} and len(cost_frame(ledger)) == 5
+    assert tables == {"ledger", "reservations", "answers", "batch_rows"} and len(cost_frame(ledger)) == 5
 
 
 def test_what_happens_in_one_turn_of_a_loop_is_one_transaction(tmp_path: Path) -> None:
