@@ -105,10 +105,8 @@ class Keys:
         """
         spec = self.spec(name)
         for place, value in self._places(spec):
-            if key := _stripped(value):
-                if not _KEY.fullmatch(key):
-                    raise _no_key(spec, {".env": self.env_file, "file": self._file(spec)}.get(place, place))
-                return key, place
+            if _stripped(value):
+                return _clean(value, spec, place), place
         return None
 
     def get(self, name: str) -> str | None:
@@ -146,7 +144,7 @@ class Keys:
     def set(self, name: str, value: str) -> None:
         """Set a key for this session only; nothing is written."""
         spec = self.spec(name)
-        self._session[spec.variable] = _typed(value, spec)
+        self._session[spec.variable] = _clean(value, spec)
 
     def save(self, name: str, value: str) -> Path:
         """Write a key to its file in the settings directory, readable by the owner alone; return the path.
@@ -155,7 +153,7 @@ class Keys:
             ConfigError: the value is not a key, or the file cannot be written; an earlier file is then unchanged.
         """
         spec = self.spec(name)
-        key, path = _typed(value, spec), self._file(spec)
+        key, path = _clean(value, spec), self._file(spec)
         try:
             self.settings_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(dir=self.settings_dir, prefix=".new-") as folder:  # has mode 0700
@@ -169,21 +167,13 @@ class Keys:
         return path
 
     def forget(self, name: str) -> list[str]:
-        """Remove a key from the session and delete its file; return where it was found.
-
-        Raises:
-            ConfigError: the file cannot be deleted.
-        """
+        """Remove a key from the session and delete its file; return where it was found."""
         spec = self.spec(name)
         removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
-        path = self._file(spec)
-        try:
+        if (path := self._file(spec)).exists():
             path.unlink()
-        except FileNotFoundError:
-            return removed
-        except OSError as exc:
-            raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
-        return [*removed, str(path)]
+            removed.append(str(path))
+        return removed
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as
@@ -219,18 +209,18 @@ def _assignments(text: str) -> dict[str | None, str | None]:
     return {line.key: line.value for line in parse_stream(io.StringIO(text))}
 
 
-def _typed(value: str, spec: KeySpec) -> str:
-    """Return the key without white space and quotes around it. Raises: see `_no_key`."""
-    if not _KEY.fullmatch(key := _stripped(value)):
-        raise _no_key(spec)
+def _clean(value: str, spec: KeySpec, place: str = "") -> str:
+    """Return the key without white space and quotes around it; `place` is where it was found.
+
+    Raises:
+        ConfigError: nothing, or blanks, control or non-ASCII characters are left; the message never shows the value.
+    """
+    key = _stripped(value)
+    if not _KEY.fullmatch(key):
+        where = {"": "", "file": f" in the file {spec.file_name}"}.get(place, f" ({place})")
+        wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+        raise ConfigError(f"the value of {spec.variable}{where} {wrong}")
     return key
-
-
-def _no_key(spec: KeySpec, where: object = "") -> ConfigError:
-    """Return the error for a value that is no key; it never shows the value."""
-    place = f" ({where})" if where else ""
-    wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
-    return ConfigError(f"the value of {spec.variable}{place} {wrong}")
 
 
 def _stripped(value: str) -> str:

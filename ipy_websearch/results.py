@@ -386,7 +386,7 @@ class Step:
 
     `milliseconds` is wall-clock time; token counts are those of a model request (0 for tools); `cost_usd` is None when
     unknown. `request` and `response` are the JSON that went out and came back, without keys. `log` are further facts of a call:
-    path, bytes and error_type of a document. `started` is the moment (UTC) at which it began.
+    path, bytes and error_type of a document.
     """
 
     n: int
@@ -400,7 +400,6 @@ class Step:
     request: Any = field(default=None, repr=False, compare=False)
     response: Any = field(default=None, repr=False, compare=False)
     log: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    started: datetime | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

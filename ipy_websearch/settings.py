@@ -188,13 +188,9 @@ def _project_table(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as TOML in UTF-8: {_line(exc)}") from exc
-    table = tool.get("ipy_websearch", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        raise ConfigError(f"ipy_websearch in {path} is no table; write [tool.ipy_websearch] on a line of its own")
-    return table
+        return dict(tomllib.loads(data.decode("utf-8-sig")).get("tool", {}).get("ipy_websearch", {}))
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
+        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as a table of TOML in UTF-8: {_line(exc)}") from exc
 
 
 def _line(exc: BaseException) -> str:

@@ -10,11 +10,9 @@ from IPython.display import display
 
 from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 
-GROUPS = ("question", "model", "provider", "kind", "day", "session")
-
 
 @magic("line", names=True)
-@argument("--by", choices=GROUPS, metavar="GROUP", help=f"Sum up by {', '.join(GROUPS)} (default: question).")
+@argument("--by", metavar="GROUP", help="Sum up by question (the default), model, provider, kind, day or session.")
 @argument("--rows", action="store_true", help="One row for each model request and paid call, without sums.")
 @argument("--all", dest="everything", action="store_true", help="All sessions in the ledger, not only this one.")
 @argument("--since", metavar="WHEN", help="Only what came later: 7d, 24h, 30m, 2w ago, or a date such as 2026-11-01 (UTC).")

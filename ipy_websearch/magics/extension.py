@@ -137,6 +137,7 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
     from ipy_websearch import api
     from ipy_websearch.keys import KEYS
     from ipy_websearch.model.requests import ALIASES
+    from ipy_websearch.money.ledger import GROUPS
     from ipy_websearch.providers.brave import catalogue
     from ipy_websearch.providers.router import provider_infos
     from ipy_websearch.tools.base import TOOL_SETS
@@ -148,6 +149,7 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
         "tools": [*TOOL_SETS, *(tool for tools in TOOL_SETS.values() for tool in tools), "read_research", "none"],
         "goggles": catalogue(),
         "freshness": ("pd", "pw", "pm", "py"),
+        "by": GROUPS,
         "panel": session.panels,
         "output": variables,
         "frame": [variable for variable, value in variables.items() if hasattr(value, "columns")],

@@ -20,7 +20,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -426,16 +426,7 @@ class Booking:
         )
 
     def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
-        started = datetime.now(UTC) - timedelta(seconds=event.seconds)
-        self.steps.append(
-            Step(
-                n=len(self.steps) + 1,
-                started=started,
-                milliseconds=event.seconds * 1000,
-                response=event.content,
-                **facts,
-            )
-        )
+        self.steps.append(Step(n=len(self.steps) + 1, milliseconds=event.seconds * 1000, response=event.content, **facts))
 
 
 # --- what it may cost ----------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_follow_and_reset(messages_api: Any, shell: Any) -> None:
         ("%ask --tools magic who?", ConfigError, "magic"),
         ("%websearch statsu", UsageError, "status"),
         ("%websearch key nokey", ConfigError, "nokey"),
-        ("%cost --by colour", UsageError, "colour"),
+        ("%cost --by colour", ConfigError, "colour"),
         ("%fetch http://169.254.169.254/", Exception, "169.254.169.254"),
         ("%search x", ConfigError, "2 characters"),
         ("%search --safe-search strickt moons", UsageError, "choose from 'off', 'moderate', 'strict'"),

@@ -71,8 +71,8 @@ def test_each_source_wins_over_the_one_before(tmp_path: Path, monkeypatch: pytes
         ((TABLE + "# ü").encode("latin-1"), "cannot be read"),
         ((TABLE + "count = 3").encode("utf-16"), "cannot be read"),
         (TABLE + "[tool.ipy_websearch", "cannot be read"),
-        ("[tool]\nipy_websearch = 3", "is no table"),
-        ("[[tool.ipy_websearch]]\ncount = 3", "is no table"),
+        ("[tool]\nipy_websearch = 3", "cannot be read"),
+        ("[[tool.ipy_websearch]]\ncount = 3", "cannot be read"),
     ],
 )
 def test_a_mistake_in_a_project_file_is_one_line(tmp_path: Path, content: str | bytes, words: str) -> None:
