@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
 from ipy_websearch.citations.words import (
     COMPARING,
-    DENYING,
     LANGUAGES,
     LINKS,
     NATIONALITIES,
@@ -552,23 +551,23 @@ def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
     if not near or not words:
         return []
-    if denials := list(_denials(words, NOT)):
-        return [word for word, scope in denials if not any(scope & _denied(part.words, DENYING) for part in near)]
+    if denials := list(_denials(words)):
+        return [word for word, scope in denials if not any(scope & _denied(part.words) for part in near)]
     stems = frozenset(stem(word) for word in words if word not in STOP)
     alike = [part for part in near if len(stems & part.stems) >= 0.6 * len(stems)]
-    denied = alike and not DENYING & set(words) and all(_denied(part.words, NOT) & stems for part in alike)
+    denied = alike and not NOT & set(words) and all(_denied(part.words) & stems for part in alike)
     return ["not"] if denied else []
 
 
-def _denials(words: Sequence[str], denying: frozenset[str]) -> Iterable[tuple[str, frozenset[str]]]:
+def _denials(words: Sequence[str]) -> Iterable[tuple[str, frozenset[str]]]:
     """Yield each negation with the stems of the next three words of content."""
     for i, word in enumerate(words):
         after = words[i + 1 : i + 8]
         idiom = i and words[i - 1] in ("to", "or", "and")  # little or no
         counted = word == "no" and after and after[0].isdigit()  # No. 5
-        if word in denying and after and after[0] != "only" and not counted and not idiom:
+        if word in NOT and after and after[0] != "only" and not counted and not idiom:
             yield word, frozenset([stem(other) for other in after if other not in STOP][:3])
 
 
-def _denied(words: Sequence[str], denying: frozenset[str]) -> frozenset[str]:
-    return frozenset().union(*(scope for _, scope in _denials(words, denying)))
+def _denied(words: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(scope for _, scope in _denials(words)))
