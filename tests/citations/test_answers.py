@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-import ipy_websearch as web
 from tests.fakes.engines import hit
 from tests.fakes.replies import error, stop, text, thinking, tool_use, truncated, usage
 
@@ -72,11 +70,6 @@ def test_a_mark_that_the_model_wrote_is_plain_text_outside_code(asked: Any) -> N
     assert str(answer) == "Matz wrote Ruby in 1993 [1], see `list[1]`.[1]"
 
 
-def test_what_the_offline_server_says_itself_is_no_claim(session: Any) -> None:
-    answer = asyncio.run(session.ask("How many moons does Mars have?", model="offline", provider="local"))
-    assert "No model read these" in answer.text and set(answer.claims.verdict) == {"supported"}
-
-
 def test_addresses_that_differ_by_a_fragment_or_a_tracker_are_one_source(asked: Any) -> None:
     hits = [
         hit("https://a.example/x?utm_medium=m&id=2#top", "", "Matz wrote Ruby in 1993."),
@@ -131,15 +124,3 @@ def test_a_repair_that_fails_or_is_no_better_leaves_the_first_answer(
     assert answer.text == WRONG + "[1]" and answer.stop_reason == "end_turn" and answer.limit is None
     assert [why in notice for notice in notices_of(answer)] == [True]
     assert list(answer.claims.verdict) == ["unsupported"]
-
-
-def test_the_check_can_be_switched_off(asked: Any) -> None:
-    assert asked(text("Matz wrote Ruby.", citations=[(0, 0)]), options="--check off").claims.empty
-
-
-def test_a_source_keeps_its_date_in_a_follow_up() -> None:
-    """The built-in model cites the article of the answer before."""
-    first = web.ask("How tall is Mount Everest?", provider="local").sources.set_index("url").published_date
-    again = web.ask("and when was it first climbed?", follow=True, provider="local").sources.set_index("url").published_date
-    shared = first.index.intersection(again.index)
-    assert len(shared) and first.notna().all() and (again[shared] == first[shared]).all()

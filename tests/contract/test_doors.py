@@ -10,7 +10,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch import api
-from tests.contract.helpers import run, search, start
+from tests.contract.helpers import run, search
 from tests.fakes.engines import hit
 from tests.fakes.replies import text
 
@@ -80,35 +80,6 @@ def test_the_schemas_of_the_executables_are_those_of_seed_002() -> None:
     )
 
 
-WRONG = """
-import ipy_websearch as web
-from ipy_websearch import api
-try:
-    web.search("moons of Mars", provider="local")
-except web.WebSearchError as exc:
-    print(exc)
-"""
-
-
-def test_a_wrong_setting_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/pyproject.toml").write_text("[tool.ipy_websearch]\ncount = 'abc'\n")
-    children = [start(WRONG, IPY_WEBSEARCH_COUNT="0"), start(f"import os; os.chdir('project'){WRONG}")]
-    try:
-        said = [child.communicate(timeout=20)[0].strip() for child in children]
-    finally:
-        for child in children:
-            child.kill()
-    assert all("count" in line.lower() and len(line.splitlines()) == 1 for line in said), said
-
-
-def test_settings_are_checked_and_changed_by_config(shell: Any) -> None:
-    assert "WebSearch.max_searches" in shell.run("%config WebSearch").stdout
-    assert shell.run("%config WebSearch.count = 3").ok
-    shell.run("%config WebSearch.count = 'many'")
-    assert len(shell.run("%search --provider local moons of Mars").value) == 3
-
-
 def test_a_recorded_lesson_replays_the_same_answer_at_no_cost(
     messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,14 +114,3 @@ def test_a_broken_file_is_set_aside_and_the_work_goes_on(wikipedia_api: Any, she
         ran = shell.run(cell)
         assert ran.ok and "ledger.sqlite is broken" in " ".join((ran.texts() + ran.stdout).split())
     assert len(list(home.glob("*.broken-*"))) == 3
-
-
-def test_the_public_fakes_serve_a_users_own_tests() -> None:
-    from ipy_websearch.testing import FakeWeb
-
-    with FakeWeb() as fake:
-        fake.add_results("acme", ("https://acme.example/", "Acme", "The CEO of Acme is Jo Doe."))
-        fake.reply(fake.call("web_search", query="Acme CEO"))
-        fake.reply("It is Jo Doe.")
-        assert web.ask("Who leads Acme?").text.endswith("It is Jo Doe.") and fake.queries == ["Acme CEO"]
-        assert [hit.url for hit in web.search("acme")] == ["https://acme.example/"]

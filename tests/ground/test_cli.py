@@ -135,15 +135,6 @@ def test_a_page_is_fetched_as_markdown_and_cut_to_lines(public_web: Any) -> None
     assert part == {"content": "\n".join(lines[2:]), "lines_read": len(lines) - 2} and past == {"content": "", "lines_read": 0}
 
 
-def test_help_is_for_people_and_a_wrong_option_is_told() -> None:
-    code = "from ipy_websearch.cli import web_fetch; web_fetch()"
-    done = subprocess.run([*python(), "-c", code, "--help"], capture_output=True, text=True, env=subprocess_environment())
-    assert done.returncode == 0 and done.stdout.startswith("usage: echo '{…}' | web-fetch-tool\n")
-    assert "standard input" in done.stdout and "web-fetch-tool --schema" in done.stdout
-    status, out, _ = call("web_fetch", None, "--shema")
-    assert status == 2 and "--shema" in out["error"] and "web-fetch-tool --help" in out["error"]
-
-
 # --- mcp ---
 
 

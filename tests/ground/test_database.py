@@ -1,14 +1,16 @@
-"""The SQLite files: whatever state one is in, the next use works or says in one line why not."""
+"""The SQLite files and the cache: whatever state one is in, the next use works or says in one line why not."""
 
 from __future__ import annotations
 
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ipy_websearch.database import Database
+from ipy_websearch.http.client import Cache
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, session TEXT NOT NULL, usd INTEGER)"
 
@@ -86,28 +88,6 @@ def test_a_file_that_is_not_ours_is_set_aside_whole(tmp_path: Path, statements: 
         assert statements[-1] in str(other.execute("SELECT sql FROM sqlite_master").fetchall())
 
 
-@pytest.mark.parametrize(
-    "fault", ["SELECT * FROM missing", "SELECT missing FROM entries", "INSERT INTO entries (id) VALUES (9)"]
-)
-def test_a_faulty_statement_of_ours_sets_no_sound_file_aside(tmp_path: Path, fault: str) -> None:
-    made = database(tmp_path / "ledger.sqlite")
-    use(made)
-    with pytest.raises(sqlite3.Error):
-        made.write(lambda c: c.execute(fault))
-    assert use(made) == (2, 2) and made.warnings == [] and not list(tmp_path.glob("*.broken-*"))
-
-
-def test_a_file_that_breaks_while_two_kernels_use_it_is_set_aside_once(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    one, two = database(path), database(path)
-    assert (use(one), use(two)) == ((1, 1), (2, 2)) and path.stat().st_mode & 0o777 == 0o600
-    one.close()
-    path.write_bytes(b"\xa5" * path.stat().st_size)
-    Path(f"{path}-wal").unlink(missing_ok=True)
-    assert use(one)[0] >= 1 and use(two)[0] >= 1 and use(one)[0] >= 2
-    assert len([*one.warnings, *two.warnings]) == len(list(tmp_path.glob("*.broken-*Z"))) == 1
-
-
 def test_a_locked_file_is_waited_for_then_raises_and_works_again_later(tmp_path: Path) -> None:
     """Also when it was locked at the first use: the database does not stay in memory. One that is open can still be read."""
     path = tmp_path / "ledger.sqlite"
@@ -133,23 +113,40 @@ def test_a_file_that_cannot_be_opened_is_replaced_by_memory(tmp_path: Path) -> N
         assert len(made.warnings) == 1 and "until the kernel ends" in made.warnings[0]
 
 
-def test_a_broken_file_of_a_read_only_folder_is_replaced_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: str) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    (tmp_path / "ledger.sqlite").write_bytes(b"this is no database " * 100)
-    monkeypatch.setattr("os.rename", refuse)
-    made = database(tmp_path / "ledger.sqlite")
-    assert use(made) == (1, 1) and len(made.warnings) == 1 and "not a database" in made.warnings[0]
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "cache.sqlite"
 
 
-def test_a_full_disk_is_the_callers_to_handle(tmp_path: Path) -> None:
-    """What was written stays readable."""
-    made = database(tmp_path / "ledger.sqlite")
-    use(made)
-    pages = made.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
-    made.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages}").fetchone())  # SQLite's own way to a full disk
-    big = "x" * 100_000
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        made.write(lambda c: c.execute("INSERT INTO entries (session, usd) VALUES (?, 1)", (big,)))
-    assert made.read(lambda c: c.execute("SELECT count(*) FROM entries").fetchone()) == (1,) and not made.in_memory
+def test_an_entry_is_kept_for_its_time_in_the_file(path: Path) -> None:
+    now = 1_000_000.0
+    cache = Cache(path, clock=lambda: now)
+    assert not path.parent.exists()  # nothing is opened before the first use
+    cache.put("search", "k", {"a": [1, None, "ä"]})
+    cache.put("page", "k", "another kind")
+    cache.close()
+    now += 899
+    assert Cache(path, clock=lambda: now).get("search", "k", 900) == ({"a": [1, None, "ä"]}, 899)
+    assert Cache(path, clock=lambda: now + 1).get("search", "k", 900) is None
+    assert Cache(path, clock=lambda: now - 5_000).get("search", "k", 900) is None  # the clock was set back
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in path.parent.iterdir())
+
+
+def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None:
+    cache = Cache(path)
+    cache.put("search", "embarrassing question", {"q": "embarrassing question" * 10_000})
+    cache.put("page", "https://a.example/", {"content": "text"})
+    assert cache.clear() == 2 and cache.get("page", "https://a.example/", 900) is None
+    cache.close()
+    assert not any(b"embarrassing" in file.read_bytes() for file in path.parent.iterdir())
+
+
+def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:
+    cache = Cache(path)
+    cache.put("search", "k", 1)
+    with sqlite3.connect(path) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        cache.put("search", "k", 2)
+        other.rollback()
+    found = cache.get("search", "k", 900)
+    assert found is not None and found[0] == 1 and cache.warnings == []

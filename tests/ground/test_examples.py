@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import doctest
 import importlib
-import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from ipy_websearch import search
-from ipy_websearch.magics.arguments import parse
 from ipy_websearch.providers.router import plugins
 from tests.fakes.replies import text, tool_use
 from tests.fakes.scripted import Scripted
@@ -98,14 +96,3 @@ def answer_of(body: Any) -> Any:
     if any(tool["name"] == "record" for tool in body["tools"]):
         return tool_use("record", {"ceo": None, "founded": None})
     return text("A has.")
-
-
-@pytest.mark.parametrize("name", ["ask", "cost", "enrich", "fetch", "panels", "search", "trace"])
-def test_the_examples_in_the_help_of_a_magic_are_understood(name: str, shell: Any) -> None:
-    """Each line under "Examples:" has only options that the magic has."""
-    magic = shell.ip.find_line_magic(name) or shell.ip.find_cell_magic(name)
-    help_text = inspect.getdoc(magic) or ""
-    lines = re.findall(rf"^\s*(?:\w+ = )?%%?{name}\b(.*)$", help_text.split("Examples:")[-1], re.MULTILINE)
-    assert lines
-    for line in lines:
-        parse(magic.make_parser(), line.strip(), names=True)

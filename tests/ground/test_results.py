@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step, Usage
-from ipy_websearch.text import fold, plain, shorten, sound, visible
+from ipy_websearch.text import plain, visible
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
 BODY = json.dumps({"web": {"results": [{"title": f"Result {n} ❤️", "url": f"https://a.example/{n}"} for n in range(40)]}})
@@ -133,34 +133,3 @@ def test_nothing_invisible_and_no_control_character_is_left(text: str) -> None:
 )
 def test_joiners_stay_where_a_word_or_an_emoji_needs_them(text: str, shown: str) -> None:
     assert visible(text) == shown
-
-
-def test_fields_become_one_line_of_plain_text() -> None:
-    assert plain(" <b>Tom</b> &amp; Jerry&nbsp;<!-- x --> 3 &lt; 4 \n &lt;i&gt; ") == "Tom & Jerry 3 < 4 <i>"
-    assert [plain(value) for value in (None, 3, ["a"])] == ["", "", ""]
-    assert fold("Ｆｕｌｌ  Straße\u200d ") == "full strasse"
-    assert (shorten("four little words", 12), shorten("unbreakable", 5)) == ("four little…"[:12], "unbr…")
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(st.characters(exclude_categories=()), max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(st.characters(exclude_categories=()), max_size=3), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@given(value=json_values)
-def test_what_a_model_wrote_can_always_be_sent_back(value: Any) -> None:
-    made = sound(value)
-    text = json.dumps(made, ensure_ascii=False, allow_nan=False)
-    assert text.encode() and sound(made) == made
-    assert sound({"a": ["\ud83d\ude00", "\ude00\ud83d"]}) == {"a": ["😀", "��"]}
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError:
-        assert made != value
-    else:
-        assert made == value

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
-import anthropic
 import pytest
 
 import ipy_websearch
-from ipy_websearch import api
-from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
+from ipy_websearch.errors import ConfigError, FetchError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
 from ipy_websearch.testing import FakeWeb, check_request
 
@@ -72,31 +68,3 @@ def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None
         web.reply(web.cited("It never was.", "https://never.example/"))
         with pytest.raises(ModelError, match="never.example/ was not given to the model"):
             ipy_websearch.ask("Who?")
-
-
-def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
-    """Over HTTP at an address of its own, with an SDK client in the process, or as a server that takes plain text only."""
-    asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
-    with FakeWeb(platform="ollama") as web:
-        web.add_results("acme", ACME)
-        web.behave(lambda request: "There.")
-        with anthropic.Anthropic(api_key="none", base_url=web.serve()) as client:
-            assert client.messages.create(**asked).content[0].text == "There."
-        assert asyncio.run(web.client().messages.create(**asked)).content[0].text == "There."
-        web.reply(web.call("web_search", query="acme"))
-        web.reply("Jo Doe.")
-        ipy_websearch.ask("Who?", model="qwen3")
-        assert web.requests[-1]["messages"][-1]["content"][0]["content"][0]["type"] == "text"
-
-
-def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its keys, conversation and costs are as they were, and the machine's keys and engines are not used inside."""
-    mine = api.session()
-    with FakeWeb() as web:
-        assert api.session() is web.session is not mine
-        web.add_results("", ACME)
-        assert ipy_websearch.search("anything").provider == "fake" and len(ipy_websearch.cost()) == 1
-        assert web.session.keys.get("brave") is None
-        with pytest.raises(MissingKeyError):
-            ipy_websearch.ask("x?", tools="brave_search")
-    assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests

@@ -1,8 +1,9 @@
-"""Budgets: reserved before anything is sent, over questions, sessions and days; what a refusal says is true."""
+"""Budgets: reserved before anything is sent, over questions, sessions and days; what was sent and lost counts too."""
 
 from __future__ import annotations
 
-import re
+import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,13 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import BudgetExceededError
+from ipy_websearch.errors import BudgetExceededError, ProviderError
+from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.budget import Booking, Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
-from ipy_websearch.money.prices import worst_case
+from ipy_websearch.money.prices import model_cost
+from ipy_websearch.providers import brave
 from ipy_websearch.results import Charge, ModelResponded, Usage
+from ipy_websearch.session import Session
 from ipy_websearch.settings import WebSearch
-from tests.fakes.money import total
+from tests.contract.helpers import ask
+from tests.fakes.engines import Answer
+from tests.fakes.money import held, spent, total
+from tests.fakes.replies import delay, server_search, usage
+from tests.fakes.scripted import Scripted
 from tests.money.test_ledger import Clock
 
 SONNET = "claude-sonnet-5-5"
@@ -63,26 +71,6 @@ def test_an_unusable_ledger_is_one_clear_line_under_a_limit(tmp_path: Any) -> No
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(BudgetExceededError, match=r"ledger .* cannot be written .*no budget can be kept"):
         budgets(Ledger(tmp_path / "data" / "l.sqlite"), day=1).for_question("q").reserve(Decimal("0.1"))
-
-
-@settings(max_examples=60)
-@given(
-    limit=st.decimals("0.0001", "1", places=6),
-    spent=st.decimals("0", "1", places=9),
-    price=st.decimals("0.000000001", "1", places=9),
-)
-def test_what_a_refusal_says_is_true(limit: Decimal, spent: Decimal, price: Decimal) -> None:
-    """What is left is less than what is needed, in the very figures that are shown, and the advice is enough."""
-    ledger = Ledger(None)
-    spent = min(spent, limit)
-    ledger.book([paid(ledger, str(spent))])
-    made = budgets(ledger, session=float(limit))
-    try:
-        made.for_question("q").reserve(price, what="a search with brave").settle([])
-    except BudgetExceededError as exc:
-        left, needed, enough = map(Decimal, re.findall(r"(\d+\.\d+) USD(?: left|;| \()", str(exc)))
-        assert left < needed and left <= limit - spent and needed >= price and "%cost --budget" in str(exc)
-        budgets(ledger, session=float(enough)).for_question("q").reserve(price)
 
 
 # --- a run of the loop ----------------------------------------------------------------------------------------------------
@@ -144,17 +132,139 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
     assert standing.held == 0 and standing.spent == total(ledger)[0] == sum(b.cost_usd or 0 for b in books)
 
 
-@given(tokens=st.integers(0, 300_000), wanted=st.integers(1, 64_000), limit=st.decimals("0", "2", places=4))
-@settings(max_examples=60)
-def test_a_grant_is_the_most_that_fits(tokens: int, wanted: int, limit: Decimal) -> None:
-    """As many tokens as were wanted, or as many as the money buys; fewer than 256 only where fewer were wanted."""
-    run = RunBudget(SONNET, budgets(Ledger(None)).for_question("q", limit))
+# --- many at once ---------------------------------------------------------------------------------------------------
 
-    def cost(most: int) -> Decimal:
-        return worst_case(SONNET, tokens, most) or Decimal(0)
 
-    got = run.grant(SONNET, tokens, wanted, final=True)
-    if got is None:
-        assert cost(min(wanted, 256)) > limit
-    else:
-        assert cost(got) <= limit and (got == wanted or cost(got + 1) > limit)
+# --- one question -----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_price_is_refused_under_a_budget(messages_api: Any, session: Any) -> None:
+    """No budget can be kept with it; the line says so and where a price can be written."""
+    messages_api.models["claude-from-the-future"] = 1_000_000
+    with pytest.raises(BudgetExceededError, match="price of claude-from-the-future is unknown.*prices.toml"):
+        ask(session, model="claude-from-the-future", budget_usd="1")
+    assert messages_api.requests == []
+
+
+def test_native_searches_are_bounded_by_the_money(messages_api: Any, session: Any) -> None:
+    """The uses that the API is allowed shrink to what the budget buys at worst; without a budget they stay."""
+    found = server_search("mars moons", [("https://example.org", "Moons")])
+    messages_api.behave(lambda request: [found, "Two.", usage(server_tool_use={"web_search_requests": 1})])
+    answer = ask(session, tools="native", budget_usd="0.60")
+    uses = {tool["name"]: tool["max_uses"] for tool in messages_api.bodies[-1]["tools"]}
+    assert set(uses.values()) <= {1, 2, 3, 4} and any("native searches" in notice for notice in answer.notices)
+    assert next(t for t in messages_api.bodies[-1]["tools"] if t["name"] == "web_fetch")["max_content_tokens"] > 0
+    ask(session, tools="native")
+    assert {tool["max_uses"] for tool in messages_api.bodies[-1]["tools"]} == {5}
+    messages_api.behave(lambda request: ["Two."])
+    poor = ask(session, tools="native", budget_usd="0.02")
+    assert "tools" not in messages_api.bodies[-1] and any("left out" in notice for notice in poor.notices)
+
+
+# --- the session and the day ---------------------------------------------------------------------------------------------
+
+
+USAGE: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20}
+MESSAGE: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": SONNET,
+    "content": [{"type": "text", "text": "Matz wrote Ruby, in 1995."}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+}
+
+
+def estimated(session: Session) -> list[bool]:
+    """Return of each row whether its figures are our own."""
+    return [bool(flag) for (flag,) in session.ledger.read(lambda c: c.execute("SELECT estimated FROM ledger").fetchall())]
+
+
+# --- a model's request -----------------------------------------------------------------------------------------------
+
+
+def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
+    """It is booked at that; questions that time out do not leave the session's budget untouched."""
+    session.settings.session_budget_usd = 0.02
+    messages_api.behave(lambda body: ["late", delay(8)])
+    ask(session, timeout_s=2)
+    read = model_cost(SONNET, Usage(input_tokens=estimate_tokens(messages_api.bodies[0])))
+    assert read and spent(session) == session.spent_usd > 2 * read and estimated(session) == [True]
+    with pytest.raises(BudgetExceededError):
+        for _ in range(3):
+            ask(session, timeout_s=2)
+    assert spent(session) <= Decimal("0.02") and held(session) == 0
+
+
+# --- a reply that does not say what it used ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    """A Messages API that answers whatever a test scripts."""
+    with Scripted() as scripted:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", scripted.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-fake-key-for-the-tests")
+        yield scripted
+        scripted.check()
+
+
+NOTHING_SAID = [None, {}, [], "many", {"input_tokens": None}, {"input_tokens": "many", "output_tokens": "few"}]
+NO_COUNTS = [{"input_tokens": -1_000_000, "output_tokens": -5}, {"input_tokens": 10**25, "output_tokens": 1e308}]
+
+
+@pytest.mark.parametrize("said", [*NOTHING_SAID, *NO_COUNTS], ids=repr)
+def test_a_reply_without_usage_is_not_free(server: Scripted, session: Any, said: Any) -> None:
+    """What it read and wrote is estimated from the texts, and the row says so."""
+    server.answer({**MESSAGE, "usage": said})
+    answer = ask(session)
+    frame = session.cost()
+    assert frame.input_tokens[0] > 500 and frame.output_tokens[0] == len("Matz wrote Ruby, in 1995.") // 4
+    assert list(frame.status) == ["ok"] and estimated(session) == [True]
+    assert 0 < answer.cost_usd < Decimal("0.01") and float(answer.cost_usd) == pytest.approx(frame.usd[0])
+
+
+# --- a paid search -----------------------------------------------------------------------------------------------------
+
+LOST: dict[str, dict[str, Any]] = {
+    "no JSON": {"body": b'{"web": {"results": ['},
+    "no object": {"body": b"[1, 2]"},
+    "no UTF-8": {"body": b'{"web": "\xff\xfe"}'},
+    "not gzip": {"body": b"plain", "headers": {"content-encoding": "br"}},
+    "no answer": {"delay_s": 60.0},
+    "hung up": {"hang_up": True},
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brave has 1.5 s for its answer, which a busy machine needs to give one at all."""
+    monkeypatch.setattr(brave.BraveProvider, "timeout_s", 1.5)
+
+
+def searched(session: Any, query: str = "ruby author", **options: Any) -> Any:
+    """Search, and return the results or the error."""
+
+    async def main() -> Any:
+        try:
+            return await session.search(query, **options)
+        except ProviderError as exc:
+            return exc
+        finally:
+            await session.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: Any, impatient: None, how: str) -> None:
+    """It went out: a 200 that is of no use and an answer that never came count at the price expected, as an estimate. A refusal
+    is no answer that is billed."""
+    brave_api.fail(429)
+    assert isinstance(searched(session, provider="brave"), ProviderError) and session.cost().empty
+    brave_api.behave(lambda values: Answer(**{"results": [], **LOST[how]}))
+    assert isinstance(searched(session, provider="brave"), ProviderError)
+    frame = session.cost()
+    assert list(frame.usd) == [0.005] and list(frame.status) == ["error"] and estimated(session) == [True]
+    assert session.spent_usd == Decimal("0.005")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, assert_type
 import anthropic
 
 import ipy_websearch as web
-from ipy_websearch.errors import ModelError, ProviderError
 from ipy_websearch.results import Answer, Citation, Page, SearchResult, SearchResults
 
 if TYPE_CHECKING:
@@ -48,11 +47,3 @@ def intercepting() -> None:
     """A client keeps its class."""
     assert_type(web.intercept(anthropic.Anthropic(), provider="brave"), anthropic.Anthropic)
     assert_type(web.intercept(anthropic.AsyncAnthropic()), anthropic.AsyncAnthropic)
-
-
-def failing(error: web.WebSearchError) -> None:
-    """Errors carry what is known."""
-    if isinstance(error, ProviderError):
-        assert_type(error.status, int | None)
-    if isinstance(error, ModelError):
-        assert_type(error.partial, Answer | None)
