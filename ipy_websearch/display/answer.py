@@ -27,13 +27,12 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.render import Terminal, View, bundle, cell, cost, iso, render, words
+from ipy_websearch.display.render import Terminal, View, bundle, cost, iso, render, words
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import duration, one_line, place_of, safe_href, short_address, shorten, usd, visible
 
-MAX_ROWS = 50
 CARDS = 4
 # The most characters of all panels in the footer, so that the notebook stays small.
 PANELS_CHARACTERS = 16_000
@@ -243,8 +242,8 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it
 
         text = text.replace(LABEL, "").strip()  # it is among the labels
-    values |= _table(answer) if answer.rows else {"parts": [Item(text)]}
     return values | {
+        "parts": [Item(text)],
         "help": words("answer", "help_text", view, articles),
         "sources": quoted(view.citations),
         "cards": cards,
@@ -256,14 +255,6 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         "facts": words("answer", "facts_line", answer, len(doubtful)),
         "session": usd(answer.session_cost_usd),
     }
-
-
-def _table(answer: Answer) -> View:
-    """Return the column names and the cells of a structured answer, and a line on the rows that are left out."""
-    rows = answer.rows or ()
-    names, left = list(answer.columns or rows[0]), len(rows) - MAX_ROWS
-    cells = [[cell(row.get(name), 400) for name in names] for row in rows[:MAX_ROWS]]
-    return {"names": list(map(one_line, names)), "rows": cells, "more": f"… {left} more" if left > 0 else ""}
 
 
 def panel_view(panel: Panel) -> View:
@@ -375,7 +366,7 @@ class _Terminal:
         view, shown = self._view, answer_view(self._view)
         said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
-        if any(not item.glyph for item in view.items):
+        if any(not item.glyph for item in view.items) and not (view.answer and view.answer.rows):  # a table is no streamed text
             shown |= {"parts": [], **({"labels": []} if view.offline else {})}  # its text has its label
         elif view.answer is None:
             return

@@ -15,7 +15,7 @@ from typing import Any
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import plural, shorten
+from ipy_websearch.text import host_of, plural, safe_href, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 
 TABLE_TOOL = "answer_table"
@@ -108,9 +108,19 @@ def _fitted(value: Any, kind: type) -> Any:
 
 
 def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> str:
-    """Return the rows as a Markdown table."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    for row in rows:
-        cells = ("" if row.get(n) is None else str(row[n]).replace("|", "\\|").replace("\n", " ") for n in columns)
-        lines.append("| " + " | ".join(cells) + " |")
+    """Return the rows as a Markdown table: numbers stand to the right, addresses are links."""
+    rules = [" --: |" if kind in (int, float) else " --- |" for kind in columns.values()]
+    lines = ["| " + " | ".join(columns) + " |", "|" + "".join(rules)]
+    lines += ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
     return "\n".join(lines) if rows else "*No rows were found.*"
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case int() | float() if abs(value) >= 10_000:  # a year is not "1,926"
+            return f"{value:,}"
+    text = str(value).replace("\n", " ").replace("|", "\\|")
+    href = (safe_href(str(value)) or "").replace("(", "%28").replace(")", "%29")
+    return f"[{host_of(href)}]({href})" if href else text

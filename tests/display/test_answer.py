@@ -113,15 +113,6 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
         assert "planets, elements, countries" in shown and shown.count("%ask ") == 3 and "%websearch key brave" in shown
 
 
-def test_a_structured_answer_is_shown_as_a_table() -> None:
-    rows = ({"name": "<A>", "price": 1.5, "site": "https://a.example/x"}, {"name": "B", "price": None, "site": "javascript:1"})
-    answer = replace(ANSWER, rows=rows, columns={"name": str, "price": float, "site": str})
-    html = html_of(answer)
-    assert "&lt;A&gt;" in html and '<a href="https://a.example/x"' in html and "javascript:1</td>" in html
-    assert text_of(answer).startswith("name  price  site\n<A>   1.5    https://a.example/x\n")
-    assert "| &lt;A> | 1.5 | [a.example](https://a.example/x) |" in markdown_of(answer)
-
-
 # --- under way --------------------------------------------------------------------------------------------------
 
 
