@@ -21,8 +21,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import unicodedata
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -338,13 +337,15 @@ _INSIDE = r"[^\s<>\"`{}|\\^]"
 _RUN = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}{_INSIDE}+", re.IGNORECASE)
 _NEXT = re.compile(rf"(?<=[,;'()\[\]\x80-\U0010ffff])(?={_SCHEME})", re.IGNORECASE)
 _BARE = re.compile(rf"(?<![\w@/.:-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.)+[a-z]{{2,24}}(?:/{_INSIDE}*)?", re.IGNORECASE)
-_MARK = re.compile(r"[,;'()\[\]]|[^\x00-\x7f]")
-_AUTHORITY = re.compile(r"[a-z]+://[^/?#]*", re.IGNORECASE)
 # Thai and its neighbours, Hangul, kana and Han: words follow an address without a blank.
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3130-\u318f\u3400-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
+# Where a bare name may end and another begin: at punctuation of any script, and where a script without blanks goes on.
+_BETWEEN = re.compile(rf"[,;'()\[\]]|[^\w\x00-\x7f]|{_UNSPACED}")
+# Where an address may end before its end; not within a host's name, whose labels may hold such characters ("abc中国.cn").
+_END = re.compile(rf"[,;')\]]|(?:[^\w\x00-\x7f]|(?<=[\x00-\x7f]){_UNSPACED})(?![^/?#]*\.\w)")
 # How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!".
 _ABBREVIATED = re.compile(r"[_.][A-Za-z]{1,5}\.$|_[^/_]+[!?]$")
 _ENDING = ".,;:!?'\"*_(["
@@ -465,7 +466,7 @@ def addresses_in(text: str) -> set[str]:
     """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
     found = explicit_addresses(text)
     rest = _RUN.sub(_beside, text)
-    for part in (rest, _MARK.sub(lambda mark: " " if _parts_words(mark[0]) else mark[0], rest)):
+    for part in (rest, _BETWEEN.sub(" ", rest)):
         for match in _BARE.finditer(part):
             for reading in _readings(f"https://{match[0]}"):
                 found |= {reading, reading.replace("https", "http", 1)}
@@ -501,32 +502,14 @@ def addresses_of(message: Mapping[str, Any]) -> set[str]:
 
 def _readings(address: str) -> set[str]:
     """Return what the address may be, at least with a host: all of it, and cut short where it may end before."""
-    cuts = [address, *(address[:end] for end in islice(_ends(address), MOST_ENDS))]
+    cuts = [address, *(address[: end.start()] for end in islice(_END.finditer(address), MOST_ENDS))]
     found = {_trim(cut) for cut in cuts} | {cut for cut in cuts if _ABBREVIATED.search(cut)}
     return {reading for reading in found if reading and not reading.endswith("://")}
 
 
-def _ends(address: str) -> Iterator[int]:
-    """Yield where the address may end before its end: at punctuation, and where another script goes on without a blank."""
-    authority = _AUTHORITY.match(address)
-    host_end = authority.end() if authority else 0
-    for mark in _MARK.finditer(address):
-        at = mark.start()
-        # Letters and symbols may be a host's ("abc中国.cn"): only its last label ends at one.
-        inside = at < host_end and "." in address[at:host_end]
-        goes_on = mark[0] > "\x7f" and address[at - 1] < "\x80" and not inside and _parts_words(mark[0])
-        if mark[0] in ",;')]" or goes_on or (mark[0] > "\x7f" and unicodedata.category(mark[0])[0] in "PCZ"):
-            yield at
-
-
-def _parts_words(mark: str) -> bool:
-    """Return whether a bare name or an address may end, and another begin, at a character that `_MARK` finds."""
-    return mark < "\x80" or unicodedata.category(mark)[0] in "PSCZ" or _UNSPACED.match(mark) is not None
-
-
 def _beside(run: re.Match[str]) -> str:
     """Return the bare names that stand right behind the addresses of a run, such as the next field of a table."""
-    return f" {' '.join(field for field in _MARK.split(run[0])[1:] if _BARE.match(field))} "
+    return f" {' '.join(field for field in _BETWEEN.split(run[0])[1:] if _BARE.match(field))} "
 
 
 def _trim(address: str) -> str:
