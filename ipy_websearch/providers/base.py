@@ -390,7 +390,6 @@ _KEYED_REFUSALS = (
     Refusal("403", "key", "the key or its plan does not allow this", "see {obtain}"),
 )
 _REFUSALS = (
-    Refusal("40[123]", "request"),
     Refusal("404", remedy="check {address}"),
     Refusal("5", remedy="try again later"),
     Refusal(""),
@@ -448,20 +447,19 @@ class Engine:
         """
         query, count, notices = self.fitted(request)
         raw = await self.ask({**self.parameters(request, query, count, notices), **self.context.options})
-        extra = self.details(raw, notices)
-        return self.answer(request, map(self.result, self.hits(raw)), raw, notices, extra=extra)
+        self.examine(raw, notices)
+        return self.answer(request, map(self.result, self.hits(raw)), raw, notices)
 
     def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> Json:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
 
-    def details(self, raw: Json, notices: list[str]) -> Json:
-        """Return what an answer holds beside its hits, for `SearchResults.extra`; remarks are added to `notices`.
+    def examine(self, raw: Json, notices: list[str]) -> None:
+        """Add what an answer says beside its hits to `notices`.
 
         Raises:
             ProviderError: the answer reports a failure.
         """
-        return {}
 
     def hits(self, raw: Json, path: str = "") -> list[Json]:
         """Return the hits of an answer, as they came; they stand at `path` ("": `hits_at`).

@@ -74,9 +74,7 @@ class FirecrawlProvider(
         )
 
     def hits(self, raw: base.Json, path: str = "") -> list[base.Json]:
-        """Return the results of every source; servers of one's own with version 1 give one flat list."""
-        if isinstance(raw.get("data"), list):
-            return super().hits(raw, "data")
+        """Return the results of every source."""
         found: list[base.Json] = []
         for source in ("web", "news", "images"):
             if self.part(raw, dict, "data").get(source) is not None:

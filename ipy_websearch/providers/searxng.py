@@ -24,7 +24,7 @@ class SearxngProvider(
     price=(Charge("searxng", "search"),),  # free by the price table; a prices.toml of the user's may say what a server costs
     # Out of the box a server gives HTML only, and says no more than 403.
     refusals=(
-        base.Refusal("403", "request", remedy="the server gives no JSON: add `json` to `search.formats` in its settings.yml"),
+        base.Refusal("403", remedy="the server gives no JSON: add `json` to `search.formats` in its settings.yml"),
     ),
 ):
     """Asks a SearXNG server."""
@@ -44,13 +44,11 @@ class SearxngProvider(
             safesearch=_SAFETY[request.safe_search],
         )
 
-    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return the instant answers."""
-        answers = [answer for answer in map(base.text, base.values(raw, "answers.answer")) if answer]
+    def examine(self, raw: base.Json, notices: list[str]) -> None:
+        """Say which of its engines did not answer; nothing found because of that is a failure."""
         engines = [entry if isinstance(entry, list) else [entry] for entry in base.items(raw.get("unresponsive_engines"))]
         silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines[:20]), 200)
-        if engines and not answers and not raw.get("results"):
+        if engines and not raw.get("results") and not raw.get("answers"):
             raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")
-        return {"answers": answers}

@@ -62,7 +62,3 @@ class TavilyProvider(
             exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
             country=country if self.context.options.get("topic", "general") == "general" else "",
         )
-
-    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return Tavily's own answer where one was asked for."""
-        return {"answer": base.text(raw.get("answer"))}

@@ -63,23 +63,40 @@ def test_in_an_answer_a_failed_search_is_an_error_result_in_the_agreed_words(mes
     assert result["is_error"] and UNAVAILABLE in str(result["content"])
 
 
-def test_the_embedded_index_never_stands_in_for_a_failed_engine(brave_api: Any, offline: list[str]) -> None:
-    brave_api.fail(403)
-    with pytest.raises(ProviderError, match="(?i)brave"):
-        web.search("moons of Mars")
+LONG = {"Retry-After": "400000"}
 
 
-def test_a_failing_engine_hands_on_to_the_next_web_engine_and_says_so(brave_api: Any, wikipedia_api: Any) -> None:
-    brave_api.fail(403)
-    found = web.search("moons of Mars")
-    assert found.provider == "wikipedia" and len(found) and found.cost_usd == 0
-    assert "brave" in " ".join(found.notices).lower()
+@pytest.mark.parametrize("name", ["brave", "google", "firecrawl", "tavily", "perplexity", "exa", "searxng"])
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (401, {}, None),
+        (402, {}, None),
+        (403, {}, None),
+        (429, LONG, None),
+        (200, {}, "<h1>Log in</h1>"),
+        (200, {}, {}),
+        (200, {}, b"{"),
+    ],
+    ids=["key", "credit", "plan", "quota", "login page", "empty", "cut off"],
+)
+def test_a_failing_engine_hands_on_says_so_and_is_not_asked_again_at_once(
+    engine: Any, wikipedia_api: Any, name: str, status: int, headers: Any, body: Any
+) -> None:
+    fake = engine(name)
+    answer = Answer(body=fake.error_body(status) if body is None else body, status=status, headers=headers)
+    fake.behave(lambda values: answer)
+    found = [web.search("moons of Mars", fresh=True) for _ in range(2)]
+    assert {results.provider for results in found} == {"wikipedia"} and len(fake.requests) == 1
+    assert name in found[0].notices[0] and found[0].notices == found[1].notices
+    assert "wikipedia was asked instead" in found[0].notices[0] and "not asked again before" in found[0].notices[0]
 
 
-def test_an_exhausted_quota_is_said_at_once(brave_api: Any, offline: list[str]) -> None:
-    spent = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}
-    brave_api.fail(429, headers=spent)
-    with pytest.raises(ProviderError, match="(?i)brave"):
+@pytest.mark.parametrize("status", [403, 429])
+def test_the_embedded_index_never_stands_in_for_a_failed_engine(brave_api: Any, offline: list[str], status: int) -> None:
+    """A quota that is used up is said at once."""
+    brave_api.fail(status, headers=LONG)
+    with pytest.raises(ProviderError, match=f"the search failed: brave answered {status}.*; wikipedia could not be reached"):
         web.search("moons of Mars")
     assert len(brave_api.requests) == 1
 

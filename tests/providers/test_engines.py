@@ -1,11 +1,13 @@
-"""Every engine alike: the request that it is sent, how recorded answers are read, and its refusals. One table each."""
+"""The engines alike (the request each is sent, how recorded answers are read, refusals), and the chain of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,20 +15,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.http.client import Cache
 from ipy_websearch.providers import base
-from ipy_websearch.providers.base import Place, SearchRequest
+from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.brave import BraveProvider, catalogue
-from ipy_websearch.providers.router import create
+from ipy_websearch.providers.router import PROVIDERS, SearchRouter, create, plugins, provider_to_ask
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.wire import (
     NO_HITS,
+    SERVED,
     Service,
     check_every_filter,
     check_sound,
     check_survives,
     context,
     damaged,
+    host_of,
     key_of,
     odd_json,
     recorded,
@@ -51,6 +56,22 @@ FIRECRAWL = {
         "news": [{"url": "https://n.example/", "title": "N", "snippet": "News", "date": "3 months ago"}],
     },
 }
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Service]]:
+    """A function that puts a scripted service in the place of an engine, and sets its keys."""
+
+    def serve(name: str) -> Service:
+        info = PROVIDERS[name]
+        for variable in info.keys:
+            monkeypatch.setenv(variable, key_of(variable))
+        if name == "searxng":
+            monkeypatch.setenv(info.base_variable, f"https://{host_of(name)}")
+        return SERVED.setdefault(host_of(name), Service())
+
+    yield serve
+    SERVED.clear()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -196,7 +217,7 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("perplexity", 422, {"detail": [{"msg": "field required"}]}, "422: field required", "request"),
     ("exa", 402, {"error": "no", "tag": "NO_MORE_CREDITS"}, "the plan's credits are used up: no", "credit"),
     ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy; try again later", "server"),
-    ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "request"),
+    ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "key"),
     ("searxng", 200, recorded("searxng/local_all_unresponsive"), "did not answer: slowone: Suspended: timeout", "server"),
     ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, "^wikipedia: busy$", "server"),
     ("wikipedia", 200, {"error": {"code": "ratelimited", "info": "too many"}}, "too many", "rate"),
@@ -219,6 +240,7 @@ def test_a_refusal_says_what_to_do_and_its_kind(
 @pytest.mark.parametrize(
     ("headers", "words", "wait", "reason"),
     [
+        ({}, "per month is used up$", None, "quota"),
         ({"X-RateLimit-Reset": "1, 1419704", "X-RateLimit-Remaining": "0, 800"}, "per second", 1.0, "rate"),
         ({"X-RateLimit-Reset": "1, 1000", "X-RateLimit-Remaining": "1, 0"}, "per month", 1000.0, "quota"),
         ({"X-RateLimit-Remaining": "1, 0"}, "per month is used up$", None, "quota"),
@@ -230,21 +252,12 @@ def test_a_refusal_says_what_to_do_and_its_kind(
 def test_brave_tells_a_busy_second_from_a_used_up_month(
     served: Callable[[str], Service], headers: Any, words: str, wait: float | None, reason: str
 ) -> None:
-    """The first passes at once, the other is an outage that nobody waits for."""
-    server = served("brave")
-    server.answer({"error": {"code": "RATE_LIMITED"}}, status=429, headers=headers)
+    """The first passes at once, the other is an outage that nobody waits for; without headers the body tells."""
+    server, meta = served("brave"), {} if headers else {"quota_limit": 2_000, "quota_current": 2_000}
+    server.answer({"error": {"code": "RATE_LIMITED", "meta": meta}}, status=429, headers=headers)
     with pytest.raises(RateLimitedError, match=words) as caught:
         search("brave")
     assert (caught.value.retry_after, caught.value.reason, len(server.requests)) == (wait, reason, 1)
-
-
-def test_brave_says_in_the_body_that_the_month_is_used_up(served: Callable[[str], Service]) -> None:
-    """Some refusals have no rate-limit headers."""
-    meta = {"quota_limit": 2_000, "quota_current": 2_000}
-    served("brave").answer({"error": {"code": "RATE_LIMITED", "meta": meta}}, status=429)
-    with pytest.raises(RateLimitedError, match="per month is used up") as caught:
-        search("brave")
-    assert (caught.value.retry_after, caught.value.reason) == (None, "quota")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -310,14 +323,6 @@ def test_what_an_engine_cannot_do_is_said(
     assert len(said) == len(notices) and all(words in notice for words, notice in zip(notices, said, strict=True))
 
 
-def test_named_tools_may_set_an_engines_own_options(served: Callable[[str], Service]) -> None:
-    server = served("tavily")
-    server.answer({"results": [], "answer": "A <b>framework</b>."})
-    results = search("tavily", options={"search_depth": "advanced", "include_answer": True})
-    assert server.requests[0].body["search_depth"] == "advanced" and results.extra["answer"] == "A framework."
-    assert results.charges == (Charge("tavily", units=Decimal(2), unit="credit"),)
-
-
 @pytest.mark.parametrize("cost", [{}, {"costDollars": {"total": "free"}}, {"costDollars": {"total": 1e308}}])
 def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Callable[[str], Service], cost: Any) -> None:
     served("exa").answer({"results": [], **cost})
@@ -340,66 +345,50 @@ def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(
     check_survives(name)
 
 
-WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
-Served = Callable[[str], Service]
+def test_what_fails_beside_a_search_is_a_notice(served: Callable[[str], Service]) -> None:
+    """Brave's rich data, which are not asked for twice, and the introductions of Wikipedia's articles."""
+    brave, wikipedia = served("brave"), served("wikipedia")
+    brave.answer({"web": {"results": []}, "rich": {"hint": {"callback_key": "old"}}}, path="/res/v1/web/search")
+    brave.answer({}, status=500, path="/res/v1/web/rich")
+    assert "could not be had" in search("brave", "weather").notices[0] and len(brave.requests) == 2
+    wikipedia.answer({"query": {"search": [{"title": "Größe", "pageid": 7, "snippet": "<span>words</span>"}]}})
+    wikipedia.answer({"error": {"code": "readonly", "info": "The wiki is read-only"}})
+    results = search("wikipedia", "Größe")
+    assert results[0].description == "words" and "introductions are missing" in results.notices[0]
 
 
-def llm_context() -> SearchResults:
-    """Return the result of an LLM Context call."""
-    made = context()
-    return run(cast(BraveProvider, create("brave", made)).llm_context(SearchRequest("a b", count=20)), made)
-
-
-# --- Brave ------------------------------------------------------------------------------------------------------------
-
-
-def test_rich_data_are_fetched_along(served: Served) -> None:
-    """The callback key is followed; the data are in `extra` and beside the raw answer, and cost nothing more. When that call
-    fails, it is said, and not repeated."""
+def test_long_goggles_are_posted(served: Callable[[str], Service]) -> None:
+    """Hundreds of domains do not fit into an address."""
     server = served("brave")
-    rich = {"type": "rich", "results": [{"type": "rich", "subtype": "weather"}]}
-    server.answer(
-        {"web": {"results": []}, "rich": {"hint": {"callback_key": "86d06a"}}, "query": {"altered": "oslo"}}, path=WEB
-    )
-    server.answer(rich, path=RICH)
-    results = search("brave", "weather in Oslo")
-    assert server.requests[1].params == {"callback_key": "86d06a"}
-    assert results.extra["rich"] == rich and results.raw["rich_results"] == rich
-    assert results.charges == (Charge("brave"),) and results.notices == ("brave searched for 'oslo'",)
-    server.forget()
-    server.answer({"web": {"results": []}, "rich": {"hint": {"callback_key": "old"}}}, path=WEB)
-    server.answer({}, status=500, path=RICH)
-    assert "could not be had" in search("brave", "weather").notices[0] and len(server.requests) == 2
+    server.answer(NO_HITS["brave"])
+    search("brave", blocked_domains=tuple(f"spam{n}.example" for n in range(300)))
+    assert server.requests[0].params == {} and server.requests[0].body["goggles"][0].count("\n") == 299
 
 
-def test_long_goggles_are_posted_and_a_place_goes_into_headers(served: Served) -> None:
-    """Hundreds of domains go as a JSON body; header values are ASCII."""
-    server = served("brave")
-    server.answer(NO_HITS["brave"], path=WEB)
-    place = Place("São Paulo", "SP", "America/Sao_Paulo")
-    search("brave", country="br", place=place, blocked_domains=tuple(f"spam{n}.example" for n in range(300)))
-    sent = server.requests[0]
-    assert (sent.method, sent.params, sent.body["goggles"][0].count("\n")) == ("POST", {}, 299)
-    assert (sent.headers["x-loc-city"], sent.headers["x-loc-state"], sent.headers["x-loc-country"]) == ("Sao Paulo", "SP", "BR")
-
-
-def test_passages_come_whole(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        (
+            recorded("brave/docs_llm_context_standard"),
+            {
+                "extra_snippets": ("Another relevant passage from the same page...",),
+                "published_date": datetime(2025, 1, 15, tzinfo=UTC),
+            },
+        ),
+        (recorded("brave/docs_llm_context_local"), {"url": "https://business.com"}),
+        (
+            {"grounding": {"generic": [{"url": "https://a.example/", "snippets": ["x" * 5_000, "{\n}\x1b[31m", None]}]}},
+            {"description": "x" * 5_000, "extra_snippets": ("{\n}",)},
+        ),
+    ],
+)
+def test_the_passages_of_an_llm_context_come_whole(served: Callable[[str], Service], body: Any, first: dict[str, Any]) -> None:
     """Lines stay, the dates are the ISO ones, places are pages too, and one context call is booked."""
-    server = served("brave")
-    server.answer(recorded("brave/docs_llm_context_standard"))
-    results = llm_context()
-    assert results[0].extra_snippets == ("Another relevant passage from the same page...",)
-    assert results[0].published_date == datetime(2025, 1, 15, tzinfo=UTC)
+    served("brave").answer(body)
+    made = context()
+    results = run(cast(BraveProvider, create("brave", made)).llm_context(SearchRequest("a b", count=20)), made)
+    assert {field: getattr(results[0], field) for field in first} == first
     assert results.charges == (Charge("brave", "context"),)
-    server.forget()
-    server.answer(recorded("brave/docs_llm_context_local"))
-    assert [result.url for result in llm_context()] == ["https://business.com", "https://place.com"]
-    server.forget()
-    table = '{"@type": "Table",\n "rows": [1, 2]}'
-    page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", None]}
-    server.answer({"grounding": {"generic": [page]}})
-    (found,) = llm_context()
-    assert (len(found.description), found.extra_snippets) == (5_000, (table,))
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------
@@ -434,29 +423,7 @@ def test_a_question_is_searched_by_its_words_of_meaning(question: str, words: st
     assert search_words("Wer ist der Präsident?", "de") == "Wer ist der Präsident"
 
 
-def test_introductions_come_in_one_more_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another MediaWiki says where its pages are."""
-    server = served("wikipedia")
-    found = {"query": {"search": [{"title": "Größe & Maß", "pageid": 7, "snippet": "<span>words</span>"}]}}
-    server.answer(found)
-    server.answer({"query": {"pages": [{"pageid": 7, "extract": "One.\nTwo.", "fullurl": "https://wiki.example/x"}]}})
-    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "https://en.wikipedia.org/other")
-    results = search("wikipedia", "Größe")
-    assert results[0].extra_snippets == ("One.", "Two.") and results[0].url == "https://wiki.example/x"
-    assert server.requests[1].params["pageids"] == "7"
-
-
-def test_articles_keep_their_snippets_when_the_introductions_fail(served: Served) -> None:
-    """The second request adds to the answer; its failure is a notice."""
-    server = served("wikipedia")
-    server.answer({"query": {"search": [{"title": "Größe", "pageid": 7, "snippet": "<span>words</span>"}]}})
-    server.answer({"error": {"code": "readonly", "info": "The wiki is read-only"}})
-    results = search("wikipedia", "Größe")
-    assert (results[0].description, results[0].extra_snippets) == ("words", ())
-    assert "introductions are missing" in results.notices[0] and "read-only" in results.notices[0]
-
-
-def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:
+def test_at_most_three_requests_are_under_way_at_once(served: Callable[[str], Service]) -> None:
     """Wikipedia's etiquette, kept over all searches."""
     server = served("wikipedia")
     server.answer({"query": {"search": [{"title": "A", "pageid": 1}]}}, delay_s=0.03)
@@ -497,7 +464,316 @@ def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: 
     """Addresses go out as they are, everything inline as one text; a misspelt name costs no search."""
     assert shell.run("%search --provider brave --goggle 'No Crap' --goggle academic --goggle $discard,site=x.example sleep").ok
     address, rules = brave_api.requests[0].params["goggles"]
-    assert address == catalogue()["no-crap"].url and "goggles_id" not in brave_api.requests[0].params
+    assert address == catalogue()["no-crap"].url
     assert rules.splitlines() == [*catalogue()["academic"].rules.splitlines(), "$discard,site=x.example"]
     error = shell.run("%search --goggle techh sleep").error
     assert isinstance(error, ConfigError) and "did you mean 'tech'" in str(error) and len(brave_api.requests) == 1
+
+
+# === the chain of engines: which is asked, which may stand in, what is remembered, kept and shared, and what it costs
+
+ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
+NOTHING: dict[str, Any] = {"query": {"search": []}}
+QUOTA = {"X-RateLimit-Reset": "1, 900", "X-RateLimit-Remaining": "1, 0", "X-RateLimit-Limit": "1, 2000"}
+
+
+@pytest.fixture
+def wikipedia(served: Callable[[str], Service]) -> Service:
+    """Wikipedia's stand-in, which knows one article."""
+    server = served("wikipedia")
+    server.answer(ARTICLE)
+    return server
+
+
+@pytest.fixture
+def brave(served: Callable[[str], Service], wikipedia: Service) -> Service:
+    """Brave's stand-in, with a key; Wikipedia is behind it."""
+    return served("brave")
+
+
+def page(title: str = "T") -> dict[str, Any]:
+    """Return a web answer of Brave's with one result."""
+    return {
+        "web": {
+            "results": [{"title": title, "url": "https://a.example/", "description": "D", "page_age": "2026-01-02T03:04:05"}]
+        }
+    }
+
+
+class Use:
+    """A router with its context and a clock in the test's hand; connections are closed after each piece of work."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.now = 100.0
+        self.cache: Cache = Cache(folder / "cache.sqlite")
+        self.context = context(folder)
+        self.router = SearchRouter(
+            self.context, **{"cache": self.cache, "cache_ttl_s": 900, "clock": lambda: self.now} | settings
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return run(work, self.context)
+
+    def search(
+        self, query: str = "duckdb release", provider: str | None = None, fresh: bool = False, **fields: Any
+    ) -> SearchResults:
+        found: SearchResults = self.run(self.router.search(SearchRequest(query, **fields), provider=provider, fresh=fresh))
+        return found
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("body", "titles"), [(ARTICLE, ["Article"]), (NOTHING, [])])
+def test_without_any_key_wikipedia_answers_and_nothing_found_is_an_answer(
+    wikipedia: Service, tmp_path: Path, body: Any, titles: list[str]
+) -> None:
+    wikipedia.forget()
+    wikipedia.answer(body)
+    results = Use(tmp_path).search("planets of the solar system")
+    assert (results.provider, results.cost_usd, results.attempts) == ("wikipedia", 0, ())
+    assert [hit.title for hit in results] == titles
+
+
+def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, offline: list[str]) -> None:
+    """The notice says that Wikipedia was tried, and why it did not answer; where the index has nothing, the search failed."""
+    use = Use(tmp_path)
+    results = use.search("planets of the solar system")
+    assert results.provider == "local" and results.cost_usd == 0
+    assert "could not be reached" in results.notices[0] and "local was asked instead" in results.notices[0]
+    with pytest.raises(ProviderError, match="wikipedia could not be reached"):
+        use.search("Which laptop under $500 has the best keyboard?")
+
+
+def test_a_key_or_an_address_that_is_none_is_said_and_hides_nothing(
+    brave: Service, wikipedia: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain goes on to other engines of the web; what was lost before stays booked."""
+    monkeypatch.setenv("BRAVE_API_KEY", "two words")
+    (notice,) = Use(tmp_path).search().notices
+    assert "BRAVE_API_KEY (environment)" in notice and notice.endswith("wikipedia was asked instead")
+    monkeypatch.setenv("BRAVE_API_KEY", "fake-brave-key-0000")
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "nowhere")
+    brave.answer(b"no JSON")
+    with pytest.raises(ProviderError, match="brave answered 200 .*; WIKIPEDIA_BASE_URL is 'nowhere'") as caught:
+        Use(tmp_path).search()
+    assert [charge.lost for charge in caught.value.charges] == [True]
+
+
+@pytest.mark.parametrize(("status", "headers", "tries", "seconds"), [(422, {}, 1, 300), (429, QUOTA, 1, 900), (503, {}, 3, 30)])
+def test_an_engine_is_asked_again_when_its_time_is_over(
+    brave: Service, tmp_path: Path, status: int, headers: dict[str, str], tries: int, seconds: int
+) -> None:
+    for _ in range(tries):
+        brave.answer({"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, status=status, headers=headers)
+    brave.answer(page())
+    use = Use(tmp_path)
+    assert [use.search(query).attempts[0].status for query in ("first one", "second one")] == [status, status]
+    assert len(brave.requests) == tries and use.router.first() == "wikipedia"
+    assert "not asked again before" in {name: why for name, _, why in use.router.chain()}["brave"]
+    use.now += seconds + 1
+    assert use.search("third one").provider == "brave"
+
+
+def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
+    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brave.answer({}, status=401)
+    use = Use(tmp_path)
+    assert [use.search(query).provider for query in ("first one", "second one")] == ["wikipedia", "wikipedia"]
+    with pytest.raises(ProviderError, match="refused"):
+        use.search("by name", provider="brave")
+    assert len(brave.requests) == 2
+    brave.forget()
+    brave.answer(page())
+    monkeypatch.setenv("BRAVE_API_KEY", "another-fake-key-0000")
+    assert use.search("one more query").provider == "brave"
+
+
+def test_a_short_429_is_forgotten_at_once(brave: Service, tmp_path: Path) -> None:
+    """And the stand-in's answer is not served as the engine's."""
+    brave.answer({}, status=429)
+    brave.answer(page())
+    use = Use(tmp_path)
+    assert [use.search().provider, use.search().provider, use.search().cached] == ["wikipedia", "brave", True]
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "en.wikipedia.org")
+    tools = {"odd": {"provider": "nobody"}, "none": 5}
+    told = {
+        "searxng": "SEARXNG_BASE_URL is not set",
+        "wikipdia": r"no search engine 'wikipdia'; did you mean 'wikipedia'\?; there are: brave",
+        "odd": "no search engine 'nobody'",
+        "none": "search_tools: 'none' is 5; write it as",
+        "": "WIKIPEDIA_BASE_URL is 'en.wikipedia.org'",
+    }
+    for name, words in told.items():
+        with pytest.raises(ConfigError, match=words):
+            Use(tmp_path, search_tools=lambda: tools).search(provider=name)
+
+
+def test_a_named_tool_is_an_engine_with_options(served: Callable[[str], Service], tmp_path: Path) -> None:
+    """It costs what these cost, and its answers are kept apart from the plain engine's."""
+    tavily = served("tavily")
+    tavily.answer({"results": []})
+    use = Use(tmp_path, search_tools=lambda: {"deep": {"provider": "tavily", "search_depth": "advanced"}})
+    assert use.search(provider="deep").charges == (Charge("tavily", units=Decimal(2), unit="credit"),)
+    assert tavily.requests[0].body["search_depth"] == "advanced"
+    assert not use.search(provider="tavily").cached and use.search(provider="deep").cached
+
+
+@pytest.mark.parametrize(
+    ("typed", "setting", "asked"),
+    [("exa", "brave", "exa"), (None, "brave", "brave"), ("", "", "my-tavily"), (None, "", "my-tavily")],
+)
+def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_tool(
+    typed: str | None, setting: str, asked: str
+) -> None:
+    assert provider_to_ask(typed, setting, {"my-tavily": {"provider": "tavily"}}) == asked
+    assert provider_to_ask(None, "", {}) is None
+
+
+# --- plans, costs, cache ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_a_search_will_cost(brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, once the answer is in the cache; the worst is that of the dearest engine that may stand in."""
+    monkeypatch.setenv("EXA_API_KEY", "fake-exa-key-0000")
+    brave.answer(page())
+    use, request = Use(tmp_path), SearchRequest("duckdb release", count=20)
+    plan = use.router.plan(request)
+    assert (plan.provider, plan.expected_charges, plan.cached) == ("brave", (Charge("brave"),), None)
+    assert use.router.expected_charges(count=20, worst=True) == (Charge("exa", units=Decimal(3)),)
+    use.run(use.router.run(plan))
+    again = use.router.plan(request)
+    assert again.expected_charges == () and again.cached is not None and again.cached.cached
+    assert use.router.plan(request, fresh=True).expected_charges == (Charge("brave"),)
+
+
+def test_the_same_search_is_paid_for_once(brave: Service, tmp_path: Path) -> None:
+    """Within the cache's time it comes back whole, marked, with its age, for nothing, for the chain and by name."""
+    brave.answer(page() | {"query": {"altered": "other"}})
+    first = Use(tmp_path).search("DuckDB  Release")
+    again = Use(tmp_path).search("duckdb release", provider="brave")
+    assert len(brave.requests) == 1 and again.cached and again.cost_usd == 0
+    assert again.charges == (Charge("brave", cached=True),) and 0 <= again.extra["cache_age_s"] < 60
+    assert again.results == first.results and again.notices == first.notices and again.raw == first.raw
+    assert again[0].published_date == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_another_filter_address_or_freshness_is_another_search(
+    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brave.answer(page())
+    use = Use(tmp_path)
+    domains = ("a.example", "b.example")
+    different: list[dict[str, Any]] = [
+        *({}, {"count": 6}, {"freshness": "pd"}, {"country": "de"}, {"language": "de"}, {"safe_search": "off"}),
+        *({"allowed_domains": domains}, {"blocked_domains": domains}, {"goggles": ("$discard",)}),
+    ]
+    assert not any(use.search(**fields).cached for fields in different)
+    assert all(use.search(**fields).cached for fields in different)
+    assert use.search(allowed_domains=domains[::-1]).cached and not use.search(fresh=True).cached
+    monkeypatch.setenv("BRAVE_BASE_URL", "https://api.search.brave.com/proxy")
+    assert not use.search().cached
+
+
+# --- in flight ----------------------------------------------------------------------------------------------------------
+
+
+def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, tmp_path: Path) -> None:
+    """Also when the one who asked first leaves."""
+    brave.answer(page(), delay_s=0.1)
+    use = Use(tmp_path)
+
+    async def four() -> list[SearchResults]:
+        first = asyncio.create_task(use.router.search(SearchRequest("a b")))
+        others = [asyncio.create_task(use.router.search(SearchRequest(query))) for query in ("A b", "a  b", "a B")]
+        while not brave.requests:
+            await asyncio.sleep(0.01)
+        first.cancel()
+        return await asyncio.gather(*others)
+
+    results = use.run(four())
+    assert len(brave.requests) == 1 and [r.cached for r in results].count(False) == 1
+    assert sum(r.cost_usd for r in results) == Decimal("0.005")
+
+
+# --- engines of other packages ------------------------------------------------------------------------------------------
+
+PLUGIN = """
+from decimal import Decimal
+from ipy_websearch.errors import ProviderError
+from ipy_websearch.providers import base
+from ipy_websearch.providers.base import ProviderInfo
+from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import Charge
+
+class Down(ProviderError):
+    def __init__(self, host, status):
+        super().__init__(f"{host} is down", status=status)
+
+class Engine(base.Engine):
+    name = "mine"
+    async def search(self, request):
+        if "down" in request.query:
+            raise Down("mine.example", 503)
+        if "broken" in request.query:
+            raise KeyError("oops")
+        hits = tuple(SearchResult(u, f"https://{u}/") for u in ("a.example", "b.example"))
+        return SearchResults(hits, request.query, "mine", charges=(Charge("mine", usd=Decimal("0.25")),))
+
+class Table(base.Engine, name="table", fields={"title": "names", "url": "link.href"}, billed=("usd", "meta.cost")):
+    def parameters(self, request, query, count, notices):
+        return {"q": query}
+
+TABLE = ProviderInfo("table", "Table", "their_engine:Table", ("TABLE_API_KEY",), "TABLE_BASE_URL", "https://table.example")
+MINE = ProviderInfo("mine", "My engine", "their_engine:Engine")
+LOST = ProviderInfo("lost", "Lost engine", "no_such_module:Engine", keys=("LOST_API_KEY",))
+TAKEN = ProviderInfo("brave", "Not Brave", "their_engine:Engine")
+NONSENSE = "x"
+"""
+POINTS = "\n".join(
+    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("TABLE", "MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
+)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with an engine, as pip would install it."""
+    info = tmp_path / "site" / "their_engine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site" / "their_engine.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    plugins.cache_clear()
+    yield
+    plugins.cache_clear()
+    sys.modules.pop("their_engine", None)
+
+
+def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, tmp_path: Path, monkeypatch: Any) -> None:
+    """It is asked before the free ones, held to the domain lists, and may report its price; broken ones stop nothing."""
+    use = Use(tmp_path)
+    with pytest.warns(UserWarning, match="cannot be loaded") as broken:
+        results = use.search(blocked_domains=("b.example",))
+    assert len(broken) == 3 and any("'brave' is taken" in str(warning.message) for warning in broken)
+    assert (results.provider, results.cost_usd, [r.url for r in results]) == ("mine", Decimal("0.25"), ["https://a.example/"])
+    assert use.search("a broken query").provider == "wikipedia"
+    with pytest.raises(ProviderError, match="mine failed: KeyError"):
+        use.search("a broken query", provider="MINE")
+    with pytest.raises(ProviderError, match="mine.example is down"):
+        use.search("who is down", provider="mine")
+    monkeypatch.setenv("TABLE_API_KEY", "fake-table-key-0000")
+    SERVED["table.example"] = Service()
+    SERVED["table.example"].answer({"results": [{"link": {"href": "https://c.example/"}, "names": ["C"]}], "meta": {"cost": 1}})
+    results = use.search(provider="table")
+    assert (results.cost_usd, results[0].title, results[0].url) == (1, "C", "https://c.example/")
+    monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")
+    with pytest.raises(ConfigError, match="'lost' cannot be loaded from no_such_module"):
+        use.search(provider="lost")
