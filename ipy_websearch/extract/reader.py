@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.background import SingleFlight
-from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
+from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, visible
 
@@ -57,28 +57,27 @@ class PageReader:
     """Reads pages as Markdown.
 
     `cache` keeps pages for `cache_ttl_s` seconds (0: nothing is kept). `local` gives a page of the local index, None when it
-    has none under that address. `download` gets the bytes (None: `http.download.download`). Private addresses are read that
-    IPY_WEBSEARCH_FETCH_ALLOW names at the time of each read.
+    has none under that address. `download` gets the bytes. Private addresses are read that IPY_WEBSEARCH_FETCH_ALLOW names at
+    the time of each read.
     """
 
     def __init__(
         self,
         *,
         cache: Cache,
-        user_agent: str = "ipy_websearch",
-        cache_ttl_s: float = 900,
-        local: Callable[[str], LocalPage | None] = lambda url: None,
-        worker: ExtractionWorker | None = None,
-        download: Callable[..., Awaitable[Download]] | None = None,
+        user_agent: str,
+        cache_ttl_s: float,
+        local: Callable[[str], LocalPage | None],
+        download: Callable[..., Awaitable[Download]],
     ) -> None:
         from ipy_websearch.http import download as http  # loads httpx, which the extraction process does not need
 
         self._http = http
-        self.worker = worker or ExtractionWorker()
+        self.worker = ExtractionWorker()
         self._cache = cache
         self._cache_ttl_s = cache_ttl_s
         self._local = local
-        self._download = partial(download or http.download, user_agent=user_agent)
+        self._download = partial(download, user_agent=user_agent)
         self._robots = http.RobotsFiles(user_agent=user_agent, cache=self._cache, download=download)
         self._flights: SingleFlight[Page] = SingleFlight()
 
@@ -99,12 +98,9 @@ class PageReader:
         `timeout_s` bounds the download.
 
         Raises:
-            ConfigError: `offset` or `limit` is below 1.
             BlockedAddressError: the address is not the public web.
             FetchError: the page could not be had, or not be read ("Failed to parse HTML: …").
         """
-        if offset < 1 or (limit is not None and limit < 1):
-            raise ConfigError(f"offset is {offset} and limit is {limit}; lines are counted from 1 and a limit is 1 or more")
         url = url.strip()
         if url.lower().startswith(("corpus:", "file:")):
             return window(self._from_index(url), offset, limit)

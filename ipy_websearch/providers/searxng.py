@@ -23,9 +23,7 @@ class SearxngProvider(
     ignores=("goggles", "place"),
     price=(Charge("searxng", "search"),),  # free by the price table; a prices.toml of the user's may say what a server costs
     # Out of the box a server gives HTML only, and says no more than 403.
-    refusals=(
-        base.Refusal("403", remedy="the server gives no JSON: add `json` to `search.formats` in its settings.yml"),
-    ),
+    refusals=(base.Refusal("403", remedy="the server gives no JSON: add `json` to `search.formats` in its settings.yml"),),
 ):
     """Asks a SearXNG server."""
 

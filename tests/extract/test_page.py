@@ -1,4 +1,4 @@
-"""Turning fetched bodies into Markdown, through `extract`."""
+"""Pages as Markdown: what `extract` makes of a body, and what reading a page adds (cache, local pages, time limits)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import FetchError
+import ipy_websearch as web
+from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.page import extract
 from ipy_websearch.results import Page
 from ipy_websearch.text import visible
-from tests.fakes.pages import written
 
 URL = "https://docs.example.org/guide/intro.html"
 PROSE = (
@@ -221,10 +223,8 @@ def test_title_and_date_are_what_the_page_says() -> None:
         '<script type="application/ld+json">{"@graph":[{"@type":"NewsArticle","datePublished":"2026-03-01T23:30:00-05:00"}]}'
         "</script></head>"
     )
-    got = read(head + "<body><p>x</p></body>")
-    assert got.title == "Die & Seite"
-    assert got.published_date == datetime(2026, 3, 2, 4, 30, tzinfo=UTC)
-    silent = read("<p>2026-01-01</p>")
+    got, silent = read(head + "<body><p>x</p></body>"), read("<p>2026-01-01</p>")
+    assert (got.title, got.published_date) == ("Die & Seite", datetime(2026, 3, 2, 4, 30, tzinfo=UTC))
     assert (silent.title, silent.published_date) == ("", None)
 
 
@@ -324,10 +324,10 @@ def test_what_is_no_text_is_refused_by_its_name(body: bytes, content_type: str, 
 @pytest.mark.parametrize(
     ("opening", "why"),
     [
-        ("<div>" * 100_000, "its elements are nested too deep"),
+        ("<div>" * 50_000, "its elements are nested too deep"),
         ("<h1>" * 2_000, "its elements are nested too deep"),
         ("<div " + " ".join(f"a{i}=1" for i in range(50_000)) + ">", "it has too many tags or attributes"),
-        ("<b>x</b>" * 200_000, "it has too many tags or attributes"),
+        ("<b>x</b>" * 50_000, "it has too many tags or attributes"),
     ],
     ids=["deep for the parser", "deep for its readers", "attributes", "tags"],
 )
@@ -340,7 +340,7 @@ def test_a_page_that_is_too_hard_gives_its_words_and_says_why(opening: str, why:
     "page",
     [
         "<p>kept</p><table>" + ("<tr>" + "<td colspan=50 rowspan=50>x</td>" * 20 + "</tr>") * 50 + "</table>",
-        "<p>kept</p><nav>" + "<br>" * 100_000 + "</nav>",
+        "<p>kept</p><nav>" + "<br>" * 50_000 + "</nav>",
         "<div " + " ".join(f"a{i}=1" for i in range(5_000)) + "><p>kept</p></div>",
     ],
     ids=["spans", "what is dropped", "attributes"],
@@ -375,58 +375,121 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(PIECES | st.text(max_size=8), max_size=60).map("".join))
-def test_any_markup_gives_harmless_markdown(page: str) -> None:
+@given(
+    st.lists(PIECES | st.text(max_size=8), max_size=60).map("".join) | st.binary(max_size=400),
+    st.just("text/html; charset=utf-8") | st.text(max_size=30),
+)
+def test_any_markup_and_any_bytes_give_harmless_markdown(page: str | bytes, content_type: str) -> None:
     """Nothing raises but for binary data, nothing invisible passes, and every link is an absolute web address."""
     try:
-        got = read(page.encode("utf-8", "replace"))
-    except FetchError:
+        got = read(page if isinstance(page, bytes) else page.encode("utf-8", "replace"), content_type)
+    except FetchError as error:
+        assert "\n" not in str(error)
         return
     assert visible(got.content) == got.content
     assert all(link.startswith(("http://", "https://")) for link in got.links)
     assert "](javascript:" not in "".join(got.content.split("`")[::2]).lower()
 
 
-@given(st.binary(max_size=400), st.text(max_size=30))
-def test_any_bytes_are_decoded_or_refused(body: bytes, content_type: str) -> None:
-    try:
-        read(body, content_type)
-    except FetchError as error:
-        assert "\n" not in str(error)
+def written(*pages: str, info: str = "") -> bytes:
+    """Return a PDF with these pages, one line of text for each line; `info` is what its information dictionary holds."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R /Lang (en-GB) >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+    ]
+    for n, text in enumerate(pages):
+        shown = "".join(f"({line}) Tj T*\n" for line in text.split("\n"))
+        stream = f"BT /F1 12 Tf 14 TL 72 720 Td\n{shown}ET" if text else ""
+        resources = "/Resources << /Font << /F1 3 0 R >> >>"
+        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R {resources} >>")
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    objects.append(f"<< {info} >>")
+    body, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(len(body))
+        body += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    tail = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n<< /Size {size} /Root 1 0 R /Info {size - 1} 0 R >>\n"
+    return body + f"{tail}startxref\n{len(body)}\n%%EOF\n".encode("latin-1")
 
 
 INFO = "/Title (Rows & columns) /CreationDate (D:20260301120000Z)"
 REPORT = written("A table has rows.\nIt has columns too.", "See https://example.org/more.", info=INFO)
 
 
-def read_pdf(body: bytes, content_type: str = "application/pdf") -> Page:
-    """Return what the extraction makes of a body."""
-    return extract(body, url="https://example.org/report.pdf", content_type=content_type)
-
-
 @pytest.mark.parametrize("content_type", ["application/pdf", "application/octet-stream", "text/html; charset=utf-8", ""])
 def test_a_pdf_gives_its_text_title_date_and_links(content_type: str) -> None:
-    got = read_pdf(REPORT, content_type)
+    got = read(REPORT, content_type, "https://example.org/report.pdf")
     assert got.content == "A table has rows.\nIt has columns too.\n\nSee https://example.org/more."
     assert (got.title, got.note) == ("Rows & columns", "")
     assert got.published_date == datetime(2026, 3, 1, tzinfo=UTC) and got.links == ("https://example.org/more",)
 
 
-def test_a_pdf_without_text_says_why(capfd: pytest.CaptureFixture[str]) -> None:
-    """Broken or nothing but images: the note is one line, and there is no error."""
-    assert read_pdf(b"%PDF-1.7\n" + b"\0" * 400).note.startswith("this PDF cannot be read (")
-    assert read_pdf(written("", "")).note == "this PDF holds no text, only images"
-    assert capfd.readouterr().err == ""
-
-
-def test_a_pdf_says_what_to_install_when_its_reader_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pdf_without_text_says_why(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken, nothing but images, or no reader: the note is one line, and there is no error."""
+    assert read(b"%PDF-1.7\n" + b"\0" * 400).note.startswith("this PDF cannot be read (")
+    assert read(written("", "")).note == "this PDF holds no text, only images"
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    got = read_pdf(REPORT)
-    assert (got.content, got.note) == ("", 'this is a PDF; to read its text: pip install "ipy_websearch[pdf]"')
+    assert read(REPORT).note == 'this is a PDF; to read its text: pip install "ipy_websearch[pdf]"'
+    assert capfd.readouterr().err == ""
 
 
 def test_a_long_pdf_is_read_as_far_as_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 3))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    got = read_pdf(written("first", "second", "third", "fourth"))
+    got = read(written("first", "second", "third", "fourth"))
     assert got.content.startswith("first") and got.note == "only the first 1 of 4 pages were read"
+
+
+# --- reading a page, at the public door ---------------------------------------------------------------------------------
+
+INJECTIONS = (Path(__file__).parents[1] / "data" / "injections.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+def test_a_page_comes_with_all_that_is_known_about_it_and_the_second_time_from_the_cache(public_web: Any) -> None:
+    """The cache says how old the page is; `fresh` goes to the web."""
+    public_web.redirect("http://a.example/", "http://b.example/x")
+    public_web.page("http://b.example/x", article("<p>See <a href='/y'>more</a> now.</p>"))
+    page = web.fetch(" http://a.example/#part")
+    assert (page.url, page.final_url, page.title) == ("http://a.example/#part", "http://b.example/x", "Windows")
+    assert (page.content_type, page.links, page.cached) == ("text/html", ("http://b.example/", "http://b.example/y"), False)
+    again = web.fetch("http://a.example/")
+    assert len(public_web.requests) == 2 and again.cached and again.content == page.content and again.links == page.links
+    assert again.fetched_at is not None and (datetime.now(UTC) - again.fetched_at).total_seconds() < 60
+    assert not web.fetch("http://a.example/", fresh=True).cached and len(public_web.requests) == 4
+
+
+def test_the_cache_does_not_serve_what_may_not_be_fetched(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment is read at each read: an address that was allowed once is refused when it no longer is."""
+    public_web.page("http://a.example/", "text")
+    url, key = f"{public_web.url}/", public_web.url.removeprefix("http://")
+    public_web.pages[f"{key}/"] = public_web.pages["a.example/"]
+    monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", key)
+    assert web.fetch(url).content == "text"
+    monkeypatch.delenv("IPY_WEBSEARCH_FETCH_ALLOW")
+    with pytest.raises(BlockedAddressError, match=f'IPY_WEBSEARCH_FETCH_ALLOW="{key}"'):
+        web.fetch(url)
+
+
+def test_local_addresses_come_from_the_index_and_never_from_disk(tmp_path: Path) -> None:
+    """Its pages have no links; lines are counted from 1."""
+    (tmp_path / "secret.txt").write_text("secret")
+    page = web.fetch(" corpus://planets/mars", offset=1, limit=1)
+    assert (page.title, page.content, page.lines_read, page.links) == ("Mars", "# Mars", 1, ())
+    for url in ((tmp_path / "secret.txt").as_uri(), "FILE:///etc/passwd", "corpus://planets/vulcan"):
+        with pytest.raises(BlockedAddressError, match="local index"):
+            web.fetch(url)
+    with pytest.raises(ConfigError, match="1 or more"):
+        web.fetch("corpus://planets/mars", offset=0)
+
+
+@pytest.mark.parametrize("case", [json.loads(line) for line in INJECTIONS], ids=lambda case: case["id"])
+def test_hostile_pages_keep_what_is_seen_and_lose_what_is_not(case: dict[str, Any]) -> None:
+    """`keep` is in the Markdown, `drop` is not."""
+    page = read(case["html"])
+    seen = page.content.replace("\\<", "<").replace("\\[", "[").replace("\\(", "(")
+    assert all(text in seen for text in case["keep"]) and not any(text in seen for text in case["drop"])
+    assert not any("exfil" in link for link in page.links)
