@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,16 +66,19 @@ def proxy(messages_api: Any, brave_api: Any) -> Iterator[Command]:
 
 
 @pytest.fixture
-def client(proxy: Command) -> Iterator[anthropic.Anthropic]:
-    """A client of the SDK that points at the proxy."""
-    with anthropic.Anthropic(base_url=proxy.url) as made:
-        yield made
+def post(proxy: Command, messages_api: Any) -> Any:
+    """Sends a request of a client that has a key."""
+    return lambda path="/v1/messages", **request: ask(proxy.url, messages_api.key, path, **request)
 
 
-@pytest.fixture
-def heads(messages_api: Any) -> dict[str, str]:
-    """The headers of a client that has a key."""
-    return {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
+def ask(url: str, key: str, path: str = "/v1/messages", **request: Any) -> httpx2.Response:
+    """Return the proxy's answer to a client that has a key."""
+    return httpx2.post(f"{url}{path}", headers=heads(key), timeout=30, **request)
+
+
+def heads(key: str) -> dict[str, str]:
+    """Return the headers of a client that has a key."""
+    return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
 
 def script(fake: Any) -> None:
@@ -84,14 +86,21 @@ def script(fake: Any) -> None:
     fake.replies([thinking(), "Let me look.", CALL], error(529), text("Matz wrote Ruby.", citations=[(0, 0)]))
 
 
-def test_a_client_that_points_at_it_can_search(client: Any, messages_api: Any, brave_api: Any) -> None:
-    script(messages_api)
-    message = client.messages.create(**ASKED)
-    assert [block.type for block in message.content] == BLOCKS and message._request_id
-    script(messages_api)
-    with client.beta.messages.stream(**ASKED) as stream:
-        assert "".join(stream.text_stream) == "Let me look.Matz wrote Ruby."
-        assert [block.type for block in stream.get_final_message().content] == BLOCKS
+def test_a_client_that_points_at_it_can_search_and_all_else_passes(
+    proxy: Command, messages_api: Any, brave_api: Any, post: Any
+) -> None:
+    with anthropic.Anthropic(base_url=proxy.url) as client:
+        script(messages_api)
+        with client.beta.messages.stream(**ASKED) as stream:
+            assert "".join(stream.text_stream) == "Let me look.Matz wrote Ruby."
+            assert [block.type for block in stream.get_final_message().content] == BLOCKS
+        messages_api.reply("Hello.")
+        assert client.messages.create(**PLAIN).content[0].text == "Hello." and client.models.list().data[0].id
+        counted = client.messages.count_tokens(model=ASKED["model"], messages=ASKED["messages"], tools=[SEARCH])
+        assert counted.input_tokens > 0
+    messages_api.reply("Hello.")  # half of an emoji cannot be sent on, and is no reason to fail
+    half = json.dumps({**PLAIN, "messages": [{"role": "user", "content": "\ud83d"}]})
+    assert post(content=half).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -131,12 +140,10 @@ def test_the_request_form_of_claude_code_is_served_on_bedrock(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("failing", [error(529), hang_up()], ids=["busy", "lost"])
-def test_what_was_paid_is_not_paid_again(
-    proxy: Command, heads: Any, messages_api: Any, brave_api: Any, stream: bool, failing: Any
-) -> None:
+def test_what_was_paid_is_not_paid_again(post: Any, messages_api: Any, brave_api: Any, stream: bool, failing: Any) -> None:
     """The later request alone is sent again, and then the client's own retries are told to stop."""
     messages_api.replies(CALL, failing, failing, failing)
-    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "stream": stream}, timeout=30)
+    response = post(json={**ASKED, "stream": stream})
     if stream:
         assert response.status_code == 200 and '"type": "error"' in response.text.splitlines()[-2]
     else:
@@ -144,74 +151,45 @@ def test_what_was_paid_is_not_paid_again(
     assert brave_api.queries == ["ruby author"] and len(messages_api.requests) == 4
 
 
-def test_errors_come_through_with_what_a_client_needs(proxy: Command, heads: Any, messages_api: Any) -> None:
+def test_errors_come_through_with_what_a_client_needs(post: Any, messages_api: Any) -> None:
     messages_api.reply(error(429, headers={"retry-after": "9"}))
-    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json=ASKED)
+    response = post(json=ASKED)
     assert response.status_code == 429 and response.headers["retry-after"] == "9" and response.headers["request-id"]
     assert response.json()["error"]["type"] == "rate_limit_error" and len(messages_api.requests) == 1
     wrong = {**SEARCH, "allowed_domains": ["a.com"], "blocked_domains": ["b.com"]}
-    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "tools": [wrong]})
+    response = post(json={**ASKED, "tools": [wrong]})
     assert response.status_code == 400 and "allowed_domains" in response.text
-    for content in (b"{", b"[" * 100_000, b"\xff", b'"\xed\xa0\x80"'):
-        response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, content=content)
+    for content in (b"{", b"[" * 100_000, b"\xff"):
+        response = post(content=content)
         assert response.status_code == 400 and "JSON" in response.text
 
 
-def test_everything_else_passes_as_it_came(client: Any, proxy: Command, heads: Any, messages_api: Any) -> None:
-    messages_api.replies("Hello.", "Hello.")
-    assert client.messages.create(**PLAIN).content[0].text == "Hello."
-    with client.messages.stream(**PLAIN) as stream:
-        assert stream.get_final_text() == "Hello."
-    assert client.models.list().data[0].id and httpx2.head(f"{proxy.url}/v1/models", headers=heads).status_code == 200
-    messages_api.reply("Hello.")  # half of an emoji cannot be sent on, and is no reason to fail
-    half = json.dumps({**PLAIN, "messages": [{"role": "user", "content": "\ud83d"}]})
-    assert httpx2.post(f"{proxy.url}/v1/messages", headers=heads, content=half).status_code == 200
-    assert client.messages.count_tokens(model=ASKED["model"], messages=ASKED["messages"], tools=[SEARCH]).input_tokens > 0
-    messages_api.allow_refusals = True
-    with pytest.raises(anthropic.BadRequestError, match="temperature"):
-        client.messages.create(**PLAIN, extra_body={"temperature": 1})
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_client_that_leaves_stops_the_search_and_both_are_booked(
-    heads: Any, messages_api: Any, brave_api: Any, stream: bool
+@pytest.mark.parametrize("ends", ["client", "proxy"])
+@pytest.mark.parametrize("stage", ["first", "later", "later stream"])
+def test_what_runs_when_its_client_or_the_proxy_ends_stops_and_is_booked(
+    messages_api: Any, brave_api: Any, ends: str, stage: str
 ) -> None:
-    brave_api.reply(delay_s=5)
-    messages_api.reply("Let me look.", CALL)
-    body = json.dumps({**ASKED, "stream": stream}).encode()
-    with Command(messages_api.url) as running:
-        lines = ["POST /v1/messages HTTP/1.1", f"Host: 127.0.0.1:{running.port}", f"Content-Length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in heads.items()]
-        with socket.create_connection(("127.0.0.1", running.port), timeout=5) as connection:
-            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-            brave_api.wait(lambda fake: fake.active)
-        brave_api.wait(lambda fake: not fake.active, timeout_s=2.0)
-    rows = api.cost(everything=True)
-    assert list(rows.kind) == ["model", "search"] and list(rows.status) == ["ok", "interrupted"]
-
-
-@pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
-def test_what_runs_when_it_is_stopped_is_booked_and_answered(
-    heads: Any, messages_api: Any, brave_api: Any, later: bool
-) -> None:
-    if later:
-        messages_api.reply(CALL)
-        brave_api.reply(delay_s=30)
-    else:
+    if stage == "first":
         messages_api.reply("Matz.", delay(30))
-    got: list[httpx2.Response] = []
-
-    def ask(url: str) -> None:
-        got.append(httpx2.post(f"{url}/v1/messages", json=ASKED, headers=heads, timeout=20))
-
+    else:
+        messages_api.reply("Let me look.", CALL)
+        brave_api.reply(delay_s=30)
+    fake = messages_api if stage == "first" else brave_api
+    body = json.dumps({**ASKED, "stream": "stream" in stage}).encode()
     with Command(messages_api.url) as command:
-        asking = threading.Thread(target=ask, args=(command.url,))
-        asking.start()
-        (brave_api if later else messages_api).wait(lambda fake: fake.active, timeout_s=10)
-    asking.join(10)
-    assert got[0].status_code == 503 and got[0].headers["x-should-retry"] == "false" and "Traceback" not in command.said
+        lines = [f"Host: 127.0.0.1:{command.port}", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in heads(messages_api.key).items()]
+        with socket.create_connection(("127.0.0.1", command.port), timeout=10) as connection:
+            connection.sendall("\r\n".join(["POST /v1/messages HTTP/1.1", *lines, "", ""]).encode() + body)
+            fake.wait(lambda fake: fake.active, timeout_s=10)
+            if ends == "proxy":
+                command.process.terminate()
+                answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+                assert "stream" in stage or (b" 503 " in answer and b"x-should-retry: false" in answer)
+        fake.wait(lambda fake: not fake.active, timeout_s=5.0)
     rows = api.cost(everything=True)
-    assert list(rows.kind) == (["model", "search"] if later else ["model"]) and rows.usd[0] > 0
+    assert list(rows.kind) == (["model"] if stage == "first" else ["model", "search"]) and rows.usd[0] > 0
+    assert rows.status.iloc[-1] == "interrupted" and "Traceback" not in command.said
 
 
 def test_nothing_of_its_own_environment_goes_up_and_nothing_is_written_down(messages_api: Any, brave_api: Any) -> None:
@@ -220,8 +198,7 @@ def test_nothing_of_its_own_environment_goes_up_and_nothing_is_written_down(mess
     leaks["ANTHROPIC_CUSTOM_HEADERS"] = "x-api-key: LEAK-3\nanthropic-beta: LEAK-4"
     with Command(messages_api.url, **leaks) as command:
         for body in (ASKED, PLAIN):
-            response = httpx2.post(f"{command.url}/v1/messages", headers={"x-two": "SECRET"}, json=body)
-            assert response.status_code == 401
+            assert httpx2.post(f"{command.url}/v1/messages", headers={"x-two": "SECRET"}, json=body).status_code == 401
     assert "LEAK" not in str([request.headers for request in messages_api.requests]) + command.said
     assert "SECRET" not in command.said and command.said.count("\n") == 1
 
@@ -229,7 +206,7 @@ def test_nothing_of_its_own_environment_goes_up_and_nothing_is_written_down(mess
 def test_a_server_that_cannot_be_reached_is_said_to_be(messages_api: Any, brave_api: Any) -> None:
     with Command("http://127.0.0.1:1") as running:
         for body in (ASKED, PLAIN):
-            response = httpx2.post(f"{running.url}/v1/messages", json=body, headers={"x-api-key": "k"})
+            response = ask(running.url, "k", json=body)
             assert response.status_code == 502 and response.json()["type"] == "error"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
 import pytest
 
 from ipy_websearch.interception import intercept
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY
 from tests.fakes.replies import Content, tool_use
 
 MODEL = "claude-sonnet-5-5"
@@ -21,6 +22,17 @@ ASKED: dict[str, Any] = {"model": MODEL, "max_tokens": 1000, "messages": QUESTIO
 PAIR = ["server_tool_use", "web_search_tool_result"]
 MARS = "corpus://planets/mars"
 THINKING = {"type": "adaptive"}
+# The arguments of the clouds' clients at an address.
+CLOUDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "Bedrock": lambda url: {
+        "aws_access_key": ACCESS_KEY,
+        "aws_secret_key": SECRET_KEY,
+        "aws_region": REGION,
+        "base_url": url,
+    },
+    "Vertex": lambda url: {"region": "us-east5", "project_id": "p", "access_token": "t", "base_url": f"{url}/v1"},
+    "Foundry": lambda url: {"api_key": "k", "base_url": f"{url}/anthropic/"},
+}
 
 
 @pytest.fixture

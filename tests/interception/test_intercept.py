@@ -1,25 +1,32 @@
-"""What one intercepted call does: limits, domains, failures, pages, choices, and histories that come back."""
+"""What an intercepted call does: limits, domains, failures, pages, histories, money, every kind of SDK client, and streams."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import anthropic
 import pytest
+from anthropic.lib.credentials import AccessToken
 
 from ipy_websearch import api
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception import intercept, web_search_tool
+from ipy_websearch.model import sdk_hook
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.prices import worst_case
-from tests.fakes.clouds import Clouds
+from tests.fakes import replies
+from tests.fakes.clouds import Clouds, aws_error
 from tests.fakes.engines import hit
 from tests.fakes.money import Limited
-from tests.fakes.replies import Manner, error, search_results, server_search, stop, text, thinking, tool_use, usage
+from tests.fakes.replies import error, search_results, slow, text, thinking, tool_use, usage
 from tests.interception.conftest import (
+    ASKED,
+    CLOUDS,
     FETCH,
     MARS,
     PAIR,
@@ -38,7 +45,7 @@ from tests.interception.conftest import (
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [1, 9, 10, 14])
+@pytest.mark.parametrize("most", [1, 14])
 def test_every_search_that_is_allowed_can_be_made_one_by_one(client: Any, messages_api: Any, brave_api: Any, most: int) -> None:
     def behave(body: Mapping[str, Any]) -> Any:
         last = (body.get("tool_choice") or {}).get("type") == "none"
@@ -113,14 +120,6 @@ def test_a_definition_that_the_api_would_refuse_is_refused_in_a_line(
     assert "\n" not in str(caught.value) and tool["name"] in str(caught.value) and messages_api.requests == []
 
 
-def test_what_is_no_history_is_for_the_api_to_refuse(client: Any, messages_api: Any) -> None:
-    messages_api.allow_refusals = True
-    said = {"type": "text", "text": "Matz.", "citations": 7}
-    with pytest.raises(anthropic.APIStatusError):
-        ask(client, messages=[*QUESTION, {"role": "assistant", "content": [said]}, *QUESTION])
-    assert len(messages_api.bodies) == 1
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -140,7 +139,7 @@ def test_wrong_arguments_are_refused_at_once(messages_api: Any, wrong: dict[str,
 
 
 def test_silence_after_results_is_asked_about_once(client: Any, messages_api: Any) -> None:
-    messages_api.replies(search(), stop("end_turn"), "Matz.")
+    messages_api.replies(search(), replies.stop("end_turn"), "Matz.")
     assert ask(client).content[-1].text == "Matz."
 
 
@@ -183,7 +182,7 @@ def test_no_hits_are_an_empty_list_and_a_call_that_was_cut_off_is_not_run(
     client: Any, messages_api: Any, brave_api: Any
 ) -> None:
     brave_api.reply([])
-    messages_api.replies(search("nothing at all"), [search(), stop("max_tokens")])
+    messages_api.replies(search("nothing at all"), [search(), replies.stop("max_tokens")])
     message = ask(client)
     nothing, cut = found(message)
     assert (nothing, cut.error_code, message.stop_reason) == ([], "invalid_tool_input", "max_tokens")
@@ -264,62 +263,39 @@ def test_a_history_goes_on_without_the_tool_that_made_it(client: Any, messages_a
     assert search_results(messages_api.bodies[-1]) and messages_api.bodies[-1]["tool_choice"] == {"type": "none"}
 
 
-def test_searches_of_the_api_are_told_as_text_where_nobody_knows_its_blocks(brave_api: Any) -> None:
-    made = server_search("ruby", [("https://a.example/", "About Ruby")]).make({})
-    history = [*QUESTION, {"role": "assistant", "content": [*made, {"type": "text", "text": "Ruby."}]}, *QUESTION]
-    with Clouds() as clouds:
-        clouds.reply("So.")
-        base = {"resource": None, "base_url": f"{clouds.url}/anthropic/", "api_key": "k"}
-        with intercept(anthropic.AnthropicFoundry(**base)) as client:  # type: ignore[call-overload]
-            ask(client, messages=history, tools=anthropic.omit)
-    assert "tools" not in clouds.bodies[0]
-    assert [b["type"] for b in clouds.bodies[0]["messages"][1]["content"]] == ["text", "text"]
+def test_searches_of_the_api_are_told_as_text_where_nobody_knows_its_blocks(client: Any, messages_api: Any) -> None:
+    made = replies.server_search("ruby", [("https://a.example/", "About Ruby")]).make({})
+    messages_api.reply("So.")
+    ask(client, messages=[*QUESTION, {"role": "assistant", "content": made}, *QUESTION], tools=anthropic.omit)
+    told = messages_api.bodies[0]["messages"][1]["content"]
+    assert [block["type"] for block in told] == ["text"] and "https://a.example/" in told[0]["text"]
+
+
+def note(n: int, **more: Any) -> dict[str, Any]:
+    """Return a search result of the caller's own."""
+    content = [{"type": "text", "text": f"What note {n} says."}]
+    return {"type": "search_result", "source": f"https://notes.example/{n}", "title": "Note", "content": content, **more}
 
 
 def test_our_results_do_not_shift_the_numbers_of_the_callers(client: Any, messages_api: Any, brave_api: Any) -> None:
-    def note(n: int) -> dict[str, Any]:
-        content = [{"type": "text", "text": f"What note {n} says."}]
-        place = {"source": f"https://notes.example/{n}", "title": f"Note {n}"}
-        return {"type": "search_result", **place, "content": content, "citations": {"enabled": True}}
-
-    asked = {"role": "user", "content": [note(0), note(1), {"type": "text", "text": "Compare with the web."}]}
+    """In the last request: the caller's 0, five of ours, the caller's 1 and 2."""
+    notes = [note(n, citations={"enabled": True}) for n in range(3)]
+    asked = {"role": "user", "content": [notes[0], {"type": "text", "text": "Compare with the web."}]}
     messages_api.reply(search(), tool_use("get_weather", {"city": "Rome"}))
     first = ask(client, messages=[asked], tools=[SEARCH, WEATHER])
-    result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": [note(2), note(3)]}
-    messages_api.reply(search("ruby year"))
-    # In the request: the caller's 0 and 1, five of ours, the caller's 2 and 3, five of ours.
-    messages_api.reply(text("So.", citations=[(1, 0), (2, 0), (7, 0), (8, 0), (9, 0)]))
+    result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": notes[1:]}
+    messages_api.reply(text("So.", citations=[(0, 0), (1, 0), (6, 0), (7, 0)]))
     second = ask(client, messages=[asked, *going_on(first, result)[1:]], tools=[SEARCH, WEATHER])
-    hits, later = found(first)[0][0].url, found(second)[0][0].url
     places = [c.url if hasattr(c, "url") else c.search_result_index for c in second.content[-1].citations]
-    assert places == [1, hits, 2, 3, later]
+    assert places == [0, found(first)[0][0].url, 1, 2]
 
 
 def test_results_beside_the_callers_own_are_cited_as_these_are(client: Any, messages_api: Any) -> None:
     """All results of a request may be cited, or none: the API refuses a mixture, after the search was paid."""
-    note = {
-        "type": "search_result",
-        "source": "https://notes.example/",
-        "title": "Note",
-        "content": [{"type": "text", "text": "x"}],
-    }
     messages_api.replies(search(), "Matz.")
-    ask(client, messages=[{"role": "user", "content": [note, {"type": "text", "text": "Who?"}]}])
+    ask(client, messages=[{"role": "user", "content": [note(0), {"type": "text", "text": "Who?"}]}])
     _, *ours = search_results(messages_api.bodies[-1])
     assert ours and not any(result["citations"]["enabled"] for result in ours)
-
-
-def test_a_pdf_that_the_platform_read_is_named_and_not_given_as_text(client: Any, messages_api: Any) -> None:
-    """Its base64 may be megabytes, which would be billed."""
-    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x" * 40}
-    page = {"type": "web_fetch_result", "url": "https://a.example/x.pdf", "content": {"type": "document", "source": source}}
-    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": page["url"]}}
-    read = {"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": page}
-    history = [{"role": "assistant", "content": [call, read, {"type": "text", "text": "A file."}]}]
-    messages_api.replies("Sure.")
-    ask(client, messages=[*QUESTION, *history, {"role": "user", "content": "Sure?"}], tools=[SEARCH, FETCH])
-    sent = str(messages_api.bodies[-1]["messages"])
-    assert "https://a.example/x.pdf" in sent and "JVBERi0x" not in sent
 
 
 # --- platforms --------------------------------------------------------------------------------------------------------
@@ -328,7 +304,7 @@ def test_a_pdf_that_the_platform_read_is_named_and_not_given_as_text(client: Any
 def test_the_apis_own_search_passes_untouched_unless_ours_is_asked_for(messages_api: Any, brave_api: Any) -> None:
     plain = intercept(anthropic.Anthropic())
     api.session().settings.platform = "anthropic"  # at the fake's address
-    messages_api.reply(server_search("ruby", [("https://a.example/", "About Ruby")]), "Matz.")
+    messages_api.reply(replies.server_search("ruby", [("https://a.example/", "About Ruby")]), "Matz.")
     message = ask(plain)
     messages_api.reply("Yes.")
     ask(plain, messages=going_on(message))
@@ -354,15 +330,8 @@ def test_the_settings_say_who_searches_and_what_an_unknown_address_takes(message
         assert {part["type"] for part in results} == {form} and "Phobos" in str(results) and not brave_api.queries
 
 
-def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: Any) -> None:
-    messages_api.replies(search(), error(400, message="prompt is too long"))
-    with pytest.raises(anthropic.BadRequestError, match="too long"):
-        ask(intercept(anthropic.Anthropic(), provider="brave"))
-    assert len(messages_api.bodies) == 2
-
-
 def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messages_api: Any) -> None:
-    held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    held = replies.Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
     messages_api.replies([search(), held], "Matz.")
     ask(client)
     assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
@@ -373,18 +342,7 @@ def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messa
 OPUS = "claude-opus-5"
 
 
-def test_a_call_without_money_for_more_ends_with_what_it_has(messages_api: Any, brave_api: Any) -> None:
-    def reply(body: Any) -> Any:
-        last = body.get("tool_choice", {}).get("type") == "none"
-        return ["What I have." if last else search(f"query {len(body['messages'])}"), usage(input_tokens=4000)]
-
-    messages_api.behave(reply)
-    api.session().settings.session_budget_usd = 0.03
-    message = ask(intercept(anthropic.Anthropic(), provider="brave"))
-    assert message.content[-1].type == "text" and api.cost().usd.sum() <= 0.03
-
-
-def test_manual_thinking_shrinks_with_the_money_and_ends_where_the_api_takes_no_less(messages_api: Any, brave_api: Any) -> None:
+def test_a_call_without_money_for_more_ends_with_what_it_has_and_thinks_less(messages_api: Any, brave_api: Any) -> None:
     """The API wants `budget_tokens` of at least 1,024, and below `max_tokens`."""
 
     def reply(body: Any) -> Any:
@@ -394,10 +352,10 @@ def test_manual_thinking_shrinks_with_the_money_and_ends_where_the_api_takes_no_
     messages_api.behave(reply)
     asked = {"type": "enabled", "budget_tokens": 4_000}
     for left_usd in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5):
-        api.session().settings.session_budget_usd = float(api.cost().usd.sum()) + left_usd
+        api.session().settings.session_budget_usd = most = float(api.cost().usd.sum()) + left_usd
         client = intercept(anthropic.Anthropic(), provider="brave")
         message = ask(client, model="claude-opus-4-5", max_tokens=8_000, thinking=asked)
-        assert message.content[-1].type == "text"
+        assert message.content[-1].type == "text" and api.cost().usd.sum() <= most
     given = [body.get("thinking", {}).get("budget_tokens") for body in messages_api.bodies]
     assert None in given and 4_000 in given and any(1_024 <= tokens < 4_000 for tokens in filter(None, given)), given
 
@@ -433,8 +391,214 @@ def test_a_budget_reserves_at_the_terms_asked_for_and_for_the_platforms_own_sear
     ask(client, model=OPUS, extra_body={"speed": "fast"})
     with Clouds() as clouds:
         clouds.behave(reply)
-        cloud = anthropic.AnthropicVertex(region="us-east5", project_id="p", access_token="t", base_url=f"{clouds.url}/v1")
-        with intercept(cloud) as vertex:  # which runs this search itself, and not the fetch
+        with intercept(
+            anthropic.AnthropicVertex(**CLOUDS["Vertex"](clouds.url))
+        ) as vertex:  # which runs this search itself, and not the fetch
             ask(vertex, tools=[{**SEARCH, "max_uses": 3}, FETCH])
     (fast, plain), (reserved, request) = held
     assert plain and request and fast >= 2 * plain and reserved >= request + Decimal("0.03") and limit.reserved == 0
+
+
+# --- clients and streams ------------------------------------------------------------------------------------------------
+
+WAYS = pytest.mark.parametrize("way", ["blocking", "async", "blocking stream", "async stream"])
+
+
+def made(way: str, **options: Any) -> Any:
+    """Return an intercepted client."""
+    kind: Any = anthropic.AsyncAnthropic if "async" in way else anthropic.Anthropic
+    return intercept(kind(**{"timeout": 20, **options}), provider="brave")
+
+
+@WAYS
+@pytest.mark.parametrize("cloud", ["Bedrock", "Vertex", "Foundry"])
+def test_a_clouds_client_searches(brave_api: Any, cloud: str, way: str) -> None:
+    pytest.importorskip("boto3")
+    with Clouds() as clouds:
+        kind = getattr(anthropic, f"{'Async' if 'async' in way else ''}Anthropic{cloud}")
+        clouds.replies([thinking(), "Let me look.", search()], error(529), text("Matz wrote Ruby.", citations=[(0, 0)]))
+        message = ask(intercept(kind(**CLOUDS[cloud](clouds.url)), provider="brave"), way)
+        assert kinds(message) == ["thinking", "text", *PAIR, "text"]
+        assert message.content[-1].citations[0].type == "web_search_result_location"
+        assert len(clouds.signatures) == (3 if cloud == "Bedrock" else 0)
+        clouds.check()
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [(aws_error("throttlingException", "Too many tokens"), "rate_limit_error.*Too many tokens"), (b"x" * 40, "cannot be read")],
+)
+def test_a_stream_of_bedrocks_that_fails_says_why(brave_api: Any, end: bytes, says: str) -> None:
+    pytest.importorskip("boto3")
+    with Clouds() as clouds:
+        clouds.replies(*["Matz."] * 3)
+        clouds.broken = [end] * 3
+        client = intercept(anthropic.AnthropicBedrock(**CLOUDS["Bedrock"](clouds.url)), provider="brave")
+        with pytest.raises(anthropic.APIStatusError, match=says):
+            ask(client, "stream")
+
+
+def test_counts_see_the_tool_as_the_model_gets_it_and_batches_pass(client: Any, messages_api: Any) -> None:
+    counted = {name: value for name, value in ASKED.items() if name != "max_tokens"}
+    assert client.messages.count_tokens(**counted).input_tokens > 0 and client.models.list().data
+    messages_api.reply("Matz.")
+    assert client.messages.batches.create(requests=[{"custom_id": "a", "params": ASKED}]).id
+    assert messages_api.bodies[-1]["tools"] == ASKED["tools"]
+
+
+def test_the_tool_runner_of_the_sdk_searches_and_runs_its_own_tools(client: Any, messages_api: Any, brave_api: Any) -> None:
+    """It asks for a conversation kept by the server first, and goes on with whole histories when that is refused."""
+
+    @anthropic.beta_tool
+    def add(left: int, right: int) -> str:
+        """Add two numbers."""
+        return str(left + right)
+
+    messages_api.replies(search(), tool_use("add", {"left": 1, "right": 2}), "Matz, 3.")
+    runner = client.beta.messages.tool_runner(**{**ASKED, "tools": [*ASKED["tools"], add]})
+    assert runner.until_done().content[-1].text == "Matz, 3." and brave_api.queries == ["ruby author"]
+    assert not any("thread" in body for body in messages_api.bodies)
+
+
+def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_api: Any) -> None:
+    def behave(body: Mapping[str, Any]) -> Any:
+        asked = body["messages"][0]["content"]
+        return text(f"About {asked}.", citations=[(0, 0)]) if len(body["messages"]) > 1 else search(f"{asked} topic")
+
+    def asked(number: int) -> str:
+        messages = [{"role": "user", "content": f"n{number}"}]
+        return str(ask(client, "stream" if number % 2 else "whole", messages=messages).content[-1].text)
+
+    messages_api.behave(behave)
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(asked, range(40))) == [f"About n{n}." for n in range(40)]
+    assert sorted(brave_api.queries) == sorted(f"n{n} topic" for n in range(40)) and len(api.cost()) == 120
+
+
+@WAYS
+@pytest.mark.parametrize("failing", [error(529), replies.hang_up()], ids=["busy", "lost"])
+def test_a_later_request_alone_is_sent_again(messages_api: Any, brave_api: Any, way: str, failing: Any) -> None:
+    messages_api.replies(search(), failing, failing, failing)
+    with pytest.raises(anthropic.APIError):
+        ask(made(way, max_retries=2), way)
+    assert len(messages_api.requests) == 4 and brave_api.queries == ["ruby author"]
+    messages_api.replies(search("ruby year"), failing, failing, "Matz.")
+    assert kinds(ask(made(way, max_retries=2), way)) == [*PAIR, "text"]
+    assert list(api.cost().kind).count("search") == 2
+
+
+@WAYS
+def test_a_token_that_expires_is_renewed_and_the_same_request_goes_on(
+    messages_api: Any, brave_api: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    given: list[str] = []
+
+    def now(**_: Any) -> AccessToken:
+        given.append(f"token {len(given) + 1}")
+        return AccessToken(token=given[-1], expires_at=int(time.time()) + 100_000)
+
+    async def later(**_: Any) -> AccessToken:
+        return now()
+
+    replies = iter([search("one"), search("two"), error(401), "Matz."])
+
+    def reply(body: Any) -> Any:
+        messages_api.key = "token 2" if len(body["messages"]) == 5 else "token 1"
+        return next(replies)
+
+    messages_api.key = "token 1"
+    messages_api.behave(reply)
+    assert kinds(ask(made(way, credentials=later if "async" in way else now), way)) == [*PAIR, *PAIR, "text"]
+    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 5, 5]
+    assert len(given) == 2 and brave_api.queries == ["one", "two"]
+
+
+def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once(messages_api: Any, brave_api: Any) -> None:
+    for options, booked in (({"base_url": "http://127.0.0.1:9"}, []), ({}, ["model"])):
+        if booked:
+            messages_api.reply(replies.hang_up())
+        with pytest.raises(anthropic.APIConnectionError):
+            ask(made("blocking", max_retries=0, **options))  # type: ignore[arg-type]
+        assert list(api.cost().kind) == booked
+
+
+WORDS = "one two three four five six seven eight nine ten eleven twelve"
+
+
+BREAKS = pytest.mark.parametrize("manner", [replies.truncated, replies.broken_stream, replies.error_event])
+
+
+def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages_api: Any) -> None:
+    spent = usage(input_tokens=20, output_tokens=2)
+    messages_api.replies(
+        [thinking(), "Let me look.", search("one thing"), search("two things"), spent],
+        ["More.", search("three things"), spent],
+        [text("Matz wrote Ruby.", citations=[(0, 0)]), " So.", spent],
+    )
+    with client.messages.stream(**ASKED) as stream:  # the SDK puts them together
+        events, message = list(stream), stream.get_final_message()
+    assert kinds(message) == ["thinking", "text", *PAIR, *PAIR, "text", *PAIR, "text", "text"]
+    calls, results = ([block for block in message.content if block.type == kind] for kind in PAIR)
+    assert [call.id for call in calls] == [result.tool_use_id for result in results]
+    assert [call.input["query"] for call in calls] == ["one thing", "two things", "three things"]
+    assert message.content[-2].citations[0].type == "web_search_result_location" and message.stop_reason == "end_turn"
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (60, 6)
+    begun = [event.index for event in events if event.type == "content_block_start"]
+    assert begun == list(range(len(message.content))) and sum(event.type == "message_start" for event in events) == 1
+
+
+def test_text_arrives_while_it_is_written_in_every_round(client: Any, messages_api: Any) -> None:
+    messages_api.replies([WORDS, search(), slow(0.05)], [WORDS, slow(0.05)])
+    rounds: set[int] = set()
+    with client.messages.stream(**ASKED) as stream:
+        for _ in stream.text_stream:
+            if messages_api.active:
+                rounds.add(len(messages_api.requests))
+    assert rounds == {1, 2}
+
+
+def test_a_silent_stream_gets_pings_while_tools_run(
+    client: Any, messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_hook, "PING_S", 0.05)
+    brave_api.reply(delay_s=0.4)
+    messages_api.replies(search(), "Matz.")
+    head = {"x-api-key": "k"}
+    with client.messages.with_streaming_response.create(**ASKED, stream=True, extra_headers=head) as response:
+        lines = list(response.iter_lines())
+    assert lines.count("event: ping") >= 2 and "event: message_stop" in lines
+
+
+@BREAKS
+def test_a_later_reply_that_breaks_before_its_first_word_is_asked_for_again(
+    client: Any, messages_api: Any, brave_api: Any, manner: Any
+) -> None:
+    messages_api.replies(search(), ["Matz.", manner(0)], "Matz.")
+    assert kinds(ask(client, "stream")) == [*PAIR, "text"]
+    assert brave_api.queries == ["ruby author"]
+
+
+@BREAKS
+def test_a_reply_that_breaks_in_its_words_ends_in_an_error(client: Any, messages_api: Any, manner: Any) -> None:
+    messages_api.reply(WORDS, manner(2))
+    with pytest.raises(anthropic.APIStatusError):
+        list(client.messages.create(**ASKED, stream=True))
+    assert len(messages_api.requests) == 1
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_stream_that_is_left_ends_and_gives_back_what_was_reserved(
+    client: Any, messages_api: Any, brave_api: Any, closed: bool
+) -> None:
+    session = api.session()
+    session.settings.session_budget_usd = 1.0
+    messages_api.reply(WORDS, search(), slow(0.02))
+    stream = client.messages.create(**ASKED, stream=True)
+    budget = session.budgets.for_question("another")
+    held = budget.left()
+    if closed:
+        stream.close()
+    del stream
+    messages_api.wait(lambda fake: budget.left() > held and list(api.cost().kind) == ["model"], timeout_s=5)
+    assert brave_api.queries == []
