@@ -91,13 +91,9 @@ def text(content: str, *, citations: Sequence[tuple[int, int] | Mapping[str, Any
     """
 
     def make(request: JSON) -> list[Block]:
-        block: Block = {"type": "text", "text": content}
-        if citations:
-            results = search_results(request)
-            block["citations"] = [
-                dict(entry) if isinstance(entry, Mapping) else search_result_location(results, *entry) for entry in citations
-            ]
-        return [block]
+        results = search_results(request)
+        cited = [dict(one) if isinstance(one, Mapping) else search_result_location(results, *one) for one in citations]
+        return [{"type": "text", "text": content, **({"citations": cited} if cited else {})}]
 
     return Content(make)
 
@@ -105,18 +101,8 @@ def text(content: str, *, citations: Sequence[tuple[int, int] | Mapping[str, Any
 def tool_use(name: str, input: JSON | None = None, *, id: str | None = None) -> Content:
     """A call of a client tool; the reply's stop reason becomes tool_use."""
 
-    def make(_: JSON) -> list[Block]:
-        return [
-            {
-                "type": "tool_use",
-                "id": id or new_id("toolu"),
-                "name": name,
-                "input": input or {},
-                "caller": {"type": "direct"},
-            }
-        ]
-
-    return Content(make, "tool_use")
+    call = {"type": "tool_use", "name": name, "input": input or {}, "caller": {"type": "direct"}}
+    return Content(lambda _: [{**call, "id": id or new_id("toolu")}], "tool_use")
 
 
 def thinking(content: str = "Let me think.", *, signature: str | None = None) -> Content:
