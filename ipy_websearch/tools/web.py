@@ -228,6 +228,8 @@ async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages
     for missed in (exc for exc in ended if isinstance(exc, ReplayError)):
         raise missed
     found = [one for one in reads if one.page is not None]
+    if not found:
+        return reads
     texts = [(one.hit.title or page.title, page.content) for one in found if (page := one.page)]
     chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
     for one, passages in zip(found, chosen, strict=True):
