@@ -31,15 +31,13 @@ def web(request: pytest.FixtureRequest) -> Iterator[FakeWeb]:
         yield web
 
 
-def saying(*texts: str, tools: bool = True, formats: bool = True) -> Callable[[Mapping[str, Any]], str]:
-    """Return the behaviour of an open model that says texts in turn; its server may refuse tools and formats of replies."""
+def saying(*texts: str, tools: bool = True) -> Callable[[Mapping[str, Any]], str]:
+    """Return the behaviour of an open model that says texts in turn; its server may refuse tools."""
     left = deque(texts)
 
     def say(request: Mapping[str, Any]) -> str:
         if request.get("tools") and not tools:
             raise ModelError(f"registry.ollama.ai/library/{request['model']} does not support tools", status=400)
-        if "output_config" in request and not formats:
-            raise ModelError("output_config: Extra inputs are not permitted", status=400)
         return left.popleft()
 
     return say
@@ -156,16 +154,14 @@ def enriched(web: FakeWeb, *names: str) -> Any:
     return ipy_websearch.enrich(pd.DataFrame({"company": names}), CEO, model="llama3.2", progress=False, concurrency=1)
 
 
-@pytest.mark.parametrize("formats", [True, False])
 @pytest.mark.parametrize("tools", [True, False])
-def test_a_row_is_read_from_a_search_and_written_as_json(web: FakeWeb, tools: bool, formats: bool) -> None:
+def test_a_row_is_read_from_a_search_and_written_as_json(web: FakeWeb, tools: bool) -> None:
     """A model that may call tools and calls none is asked like one that has none."""
-    web.behave(saying(*["It may be Jo."] * tools, RECORD, RECORD, tools=tools, formats=formats))
+    web.behave(saying(*["It may be Jo."] * tools, RECORD, RECORD, tools=tools))
     row = enriched(web, "Acme").iloc[0]
     assert (row.ceo, row.ceo_source, row.ceo_quote, row.enrich_status) == ("Jo Doe", CELL["source"], CELL["quote"], "ok")
     body = web.requests[-1]
     assert "The CEO of Acme is Jo Doe" in words_of(body) and "tools" not in body
-    assert (body.get("output_config", {}).get("format", {}).get("schema", {}).get("required") == ["ceo"]) is formats
     requests = len(web.requests)
     assert enriched(web, "Bolt").enrich_status[0] == "ok" and len(web.requests) == requests + 1, "it is remembered"
 

@@ -30,7 +30,7 @@ from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, max_tokens, request_body, row_text
+from ipy_websearch.enrichment.row import PROBES, Row, RowConfig, Searches, max_tokens, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
 from ipy_websearch.keys import KEYS
 from ipy_websearch.model.requests import estimate_tokens, user_message
@@ -229,8 +229,6 @@ class DaskWorkers:
 
         As many rows as may run at once and half as many again are under way, so that no worker waits for the driver.
         """
-        from ipy_websearch.enrichment.run import PROBES
-
         if not self._queue or not self._workers or run.stopped is not None:
             return False
         loads = Counter(task.worker for task in self._tasks.values() for _ in task.rows)
@@ -238,7 +236,7 @@ class DaskWorkers:
         workers = self._workers[:concurrency]
         share = concurrency // len(workers)
         size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
-        if not run.progress.done:  # see `run.PROBES`
+        if not run.progress.done:  # see `PROBES`
             room = min(room, max(PROBES - under_way - run.progress.failed, 0 if under_way else 1))
             size = min(size, max(room, 1))
         if room < size:

@@ -21,7 +21,7 @@ from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
-from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
+from ipy_websearch.loop.offer import call_free, json_record, refuses_tools, search_call
 from ipy_websearch.loop.table import SCHEMAS, closed_object
 from ipy_websearch.model.client import NO_MESSAGE, Event, ModelClient, Reply, is_spent, is_transient
 from ipy_websearch.model.requests import (
@@ -49,6 +49,9 @@ TOOL_TIMEOUT_S = 600.0
 # for 429s without a `retry-after`: with the waits between the attempts, a run ends within ten seconds.
 PATIENCE_S, START_S = 30.0, 5.0
 
+# So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
+PROBES = 20
+
 
 class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
@@ -56,7 +59,8 @@ class Searches:
     `provider` names one (None: the chain), `charges` is what one search is expected to cost, `first` the provider that is asked
     first, with its options. The embedded articles replace a web engine only with `local_stands_in`: a value from them would be
     stored as if it came from the web. A single question goes to another provider rather than wait. A thousand rows should all
-    be answered by the same provider, so all rows wait out a 429 together. Every other failure follows the router.
+    be answered by the same provider, so all rows wait out a 429 together. Every other failure follows the router. After a
+    permanent failure, and after `PROBES` without a single success, nothing more is asked: each search fails with that failure.
     """
 
     def __init__(
@@ -74,6 +78,9 @@ class Searches:
         self._provider = provider
         self._local_stands_in = local_stands_in
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S, start_s=START_S)
+        self._works = False
+        self._failures = 0
+        self._dead: ProviderError | None = None
 
     async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
         """Return the results of one search.
@@ -81,6 +88,19 @@ class Searches:
         Raises:
             ProviderError: as `SearchRouter.run`.
         """
+        if self._dead is not None:
+            raise self._dead
+        try:
+            results = await self._search(request, fresh)
+        except ProviderError as exc:
+            self._failures += 1
+            if exc.permanent or (self._failures >= PROBES and not self._works):
+                self._dead = exc
+            raise
+        self._works = True
+        return results
+
+    async def _search(self, request: SearchRequest, fresh: bool) -> SearchResults:
         plan = self._router.plan(request, self._provider, fresh=fresh, local_stands_in=self._local_stands_in)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
@@ -180,7 +200,7 @@ def request_body(
     reads: bool = False,
 ) -> dict[str, Any]:
     """Return the body of a request; a `final` one may only call `record`, one that `speaks` may also write. A model
-    that `reads` has no tools, and an output format where the server knows it.
+    that `reads` has no tools.
 
     A forced call leaves no room for text before it (platform.claude.com/docs, tool use, "Forcing tool use", read 2026-11), so
     a model that writes and cites must be free to choose. So is a model that cannot be forced to call a tool: the instructions
@@ -192,11 +212,8 @@ def request_body(
     if platform.caching:
         instructions["cache_control"] = CACHE_CONTROL
     body = {"model": model, "max_tokens": max_tokens(columns), "system": [instructions], "messages": list(messages)}
-    record = record_tool(tuple(columns))
-    if reads and not config.client.lacks(model, "output_config"):
-        body["output_config"] = {"format": {"type": "json_schema", "schema": record["input_schema"]}}
-    elif not reads:
-        body["tools"] = [*tools, record]
+    if not reads:
+        body["tools"] = [*tools, record_tool(tuple(columns))]
         if platform.tool_choice and forces_tools(model) and (final or not speaks):
             body["tool_choice"] = {"type": "tool", "name": RECORD} if final else {"type": "any"}
     return body
@@ -252,8 +269,7 @@ class RowConfig:
 class Row(Face):
     """One row; `ask` it once, then `outcome` has the result, also when `ask` was cancelled.
 
-    A model that calls no tools reads the results of a search for the row and writes its record as JSON, in a requested output
-    format where the server knows that.
+    A model that calls no tools reads the results of a search for the row and writes its record as JSON.
     """
 
     def __init__(
@@ -340,7 +356,7 @@ class Row(Face):
     def _first(self) -> Next:
         """Return the first step: a model that is known or set to call no tools reads."""
         config = self._config
-        no_tools = config.retrieve_first == "auto" and config.client.lacks(config.model, "tools")
+        no_tools = config.retrieve_first == "auto" and config.client.lacks_tools(config.model)
         return self._read() if no_tools or config.retrieve_first == "always" else Then.AGAIN
 
     def _read(self) -> Next:
@@ -351,7 +367,7 @@ class Row(Face):
         return [call] if call is not None else Then.AGAIN
 
     def _lacks_tools(self) -> Next:
-        self._config.client.note_lack(self._config.model, "tools")
+        self._config.client.note_no_tools(self._config.model)
         return self._read()
 
     def request(self, *, final: bool) -> dict[str, Any]:
@@ -401,12 +417,8 @@ class Row(Face):
         return Then.AGAIN
 
     def failed(self, error: WebSearchError) -> Next:
-        """Ask again without the feature that the server refused, or raise the error."""
-        config = self._config
-        if self._reading and refuses_formats(error) and not config.client.lacks(config.model, "output_config"):
-            config.client.note_lack(config.model, "output_config")
-            return Then.AGAIN
-        if self._reading or config.retrieve_first == "never" or not refuses_tools(error):
+        """Ask again without the tools that the server refused, or raise the error."""
+        if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
             raise error
         return self._lacks_tools()
 

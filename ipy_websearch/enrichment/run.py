@@ -24,7 +24,7 @@ from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, make_pl
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, alike, make_report, rest_text
-from ipy_websearch.enrichment.row import START_S, Row, RowConfig, Searches, max_tokens, system_text
+from ipy_websearch.enrichment.row import PROBES, START_S, Row, RowConfig, Searches, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.requests import model_id
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 K = TypeVar("K")
-
-# So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
-PROBES = 20
 
 # Seconds in which running rows may still end when a permanent failure stops the run: their requests are paid for.
 GRACE_S = 5.0

@@ -348,7 +348,6 @@ _REFUSALS = re.compile(
     r"not support (?:tool|function)|tools? (?:are|is) not supported|enable-auto-tool-choice|requires? --jinja", re.IGNORECASE
 )
 
-_FORMATS = re.compile(r"output_(?:config|format)|extra inputs", re.IGNORECASE)
 _WRITTEN_CALL = re.compile(r"[{\[<][^{}]{0,80}\b(?:web_search|brave_search|firecrawl_search|tool_call|function)\b")
 _ASKS = re.compile(
     r"\?|\b(?:who|whom|whose|when|where|which|what|how (?:many|much|old|long|far|tall|high|big|large)|latest|newest|current"
@@ -362,11 +361,6 @@ _SUM = re.compile(r"\W*(?:what is|calculate|compute|how much is)?[\s\d.,+*/^()xÃ
 def refuses_tools(error: WebSearchError) -> bool:
     """Return whether a server says that the model, or the way it was started, takes no tools."""
     return isinstance(error, ModelError) and error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
-
-
-def refuses_formats(error: WebSearchError) -> bool:
-    """Return whether a server says that it knows no `output_config`."""
-    return isinstance(error, ModelError) and error.status in (400, 422) and _FORMATS.search(str(error)) is not None
 
 
 def call_free(reply: Reply, model: str) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ConfigError, ModelError
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 # --- the SDK's clients ----------------------------------------------------------------------------------------------------
-
-Lack = Literal["tools", "output_config"]
 
 MESSAGES = "/v1/messages"
 _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
@@ -127,7 +125,7 @@ class ModelClient:
         self._platform = platform
         self._api_key = api_key
         self._clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic] = {}
-        self._lacks: set[tuple[str | None, str, Lack]] = set()
+        self._without_tools: set[tuple[str | None, str]] = set()
         close_with(self, partial(_close_all, self._clients))
 
     @property
@@ -141,13 +139,13 @@ class ModelClient:
         """Return the features of the platform in force with a model: a server at an address may serve any."""
         return settled(self.platform, "", model)
 
-    def lacks(self, model: str, what: Lack) -> bool:
-        """Return whether the server has refused something of a request to a model before."""
-        return (os.environ.get("ANTHROPIC_BASE_URL"), model, what) in self._lacks
+    def lacks_tools(self, model: str) -> bool:
+        """Return whether the server has refused a model tools before, or the model has called none."""
+        return (os.environ.get("ANTHROPIC_BASE_URL"), model) in self._without_tools
 
-    def note_lack(self, model: str, what: Lack) -> None:
-        """Remember that the server refuses something for a model, or that the model does not use it."""
-        self._lacks.add((os.environ.get("ANTHROPIC_BASE_URL"), model, what))
+    def note_no_tools(self, model: str) -> None:
+        """Remember that the server takes no tools for a model, or that the model calls none."""
+        self._without_tools.add((os.environ.get("ANTHROPIC_BASE_URL"), model))
 
     async def prepare(self) -> None:
         """Import the SDK, which takes a second the first time: before the clock of any request starts."""

@@ -8,7 +8,6 @@ from datetime import date
 from typing import Any
 
 import pandas as pd
-import pyarrow
 import pytest
 
 import ipy_websearch as web
@@ -139,14 +138,6 @@ def test_overloads_and_rate_limits_lose_no_row(messages_api: Any) -> None:
     assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) == 23 and messages_api.most_active <= 4
 
 
-def test_an_engine_that_is_set_without_its_key_does_no_harm_without_searches(messages_api: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv("IPY_WEBSEARCH_PROVIDER", "brave")
-    messages_api.behave(boss)
-    assert list(web.enrich(companies("A"), CEO, **ROW).ceo) == ["Boss of A"]
-    with pytest.raises(MissingKeyError, match="BRAVE_API_KEY"):
-        web.enrich(companies("B"), CEO, progress=False)
-
-
 def test_wrong_columns_and_a_missing_key_are_one_line_before_anything_is_sent(messages_api: Any, monkeypatch: Any) -> None:
     for columns, told in (
         ({"ceo": "Who leads {compny}?"}, "did you mean 'company'"),
@@ -218,13 +209,6 @@ def test_a_dry_interrupt_returns_the_frame_so_far(messages_api: Any, session: An
     asked = len(messages_api.requests)
     out = web.enrich(frame, CEO, **ROW)
     assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) - asked == 15
-
-
-def test_frames_of_other_kinds_come_back_as_they_are(messages_api: Any) -> None:
-    messages_api.behave(boss)
-    table = pyarrow.table({"company": ["A", "B"]})
-    out = web.enrich(table, CEO, **ROW)
-    assert isinstance(out, pyarrow.Table) and out["ceo"].to_pylist() == ["Boss of A", "Boss of B"]
 
 
 @pytest.mark.parametrize("first", ["pandas", "ipy_websearch"])

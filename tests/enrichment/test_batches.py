@@ -174,12 +174,6 @@ def test_nothing_is_sent_that_could_not_be_found_again(messages_api: Any, monkey
     assert created(messages_api) == 0
 
 
-def test_a_server_without_batches_is_no_matter_of_asking_again(messages_api: Any) -> None:
-    messages_api.batches.fail = [404]
-    with pytest.raises(ConfigError, match="no Message Batches.*leave mode='batch' out"):
-        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -204,13 +198,6 @@ def ended(**result: Any) -> Any:
     return lambda line: json.dumps({"custom_id": json.loads(line)["custom_id"], "result": result})
 
 
-def unexpected(line: str) -> str:
-    """Return a line whose answer has a block that is none."""
-    entry = json.loads(line)
-    entry["result"]["message"]["content"].append(3)
-    return json.dumps(entry)
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -222,7 +209,6 @@ def unexpected(line: str) -> str:
         (ended(type="canceled"), "cancelled"),
         (lambda line: line[:-9], "no result for this row"),
         (ended(type="succeeded", message="no message"), "no result for this row"),
-        (unexpected, "no result for this row that can be read; run it again (AttributeError)"),
     ],
 )
 def test_each_row_has_its_own_end(messages_api: Any, changed: Any, said: str) -> None:
@@ -233,13 +219,6 @@ def test_each_row_has_its_own_end(messages_api: Any, changed: Any, said: str) ->
     assert sorted(out.enrich_status) == ["error", "ok", "ok"] and said in out.enrich_error.max()
     messages_api.batches.mangle = list
     assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 4
-
-
-def test_a_page_in_place_of_the_results_strikes_no_row_off(messages_api: Any) -> None:
-    messages_api.behave(echo)
-    pages = iter([["<html>Log in</html>"], []])
-    messages_api.batches.mangle = lambda lines: next(pages, lines)
-    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 2
 
 
 def test_failures_that_pass_are_waited_out_and_the_bar_says_so(

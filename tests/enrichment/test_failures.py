@@ -11,7 +11,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch import background, sql
-from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.errors import EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
 from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import error, hang_up
@@ -164,16 +164,6 @@ def test_an_engine_with_a_refused_key_is_not_stood_in_for_by_the_articles(
     assert (again.enrich_status[0], again.ceo[0], pd.isna(again.enrich_error[0])) == ("ok", "Jo Doe", True)
 
 
-def test_a_chain_whose_every_engine_failed_is_asked_again_by_the_next_call(messages_api: Any, wikipedia_api: Any) -> None:
-    messages_api.behave(searches)
-    wikipedia_api.behave(lambda values: Answer(hang_up=True))
-    failed = web.enrich(many(4), CEO, progress=False)
-    assert set(failed.enrich_status) == {"error"} and "wikipedia could not be reached" in failed.enrich_error[0]
-    wikipedia_api.behave(None)
-    again = web.enrich(many(4), CEO, progress=False)
-    assert set(again.enrich_status) == {"ok"} and again.enrich_error.isna().all()
-
-
 def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(
     messages_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,19 +226,3 @@ def test_a_lost_search_is_booked_once_at_its_price(messages_api: Any, brave_api:
     rows = web.cost()
     assert out.enrich_status[0] == "error" and list(rows[rows.kind == "search"].usd) == [0.005]
     assert rows.usd.sum() == pytest.approx(out.enrich_cost_usd[0])
-
-
-@pytest.mark.parametrize("broken", [OSError(28, "No space left on device"), ConfigError("the store is of a later version")])
-def test_a_store_that_breaks_is_its_own_error_and_no_group(
-    messages_api: Any, monkeypatch: pytest.MonkeyPatch, broken: Exception
-) -> None:
-    """Several rows meet it at once; one error is shown, and one of ours is one line in a notebook."""
-
-    def put(*arguments: Any) -> None:
-        raise broken
-
-    messages_api.behave(boss)
-    monkeypatch.setattr("ipy_websearch.enrichment.store.Store.put", put)
-    with pytest.raises(type(broken)) as caught:
-        web.enrich(many(8), CEO, **ROW)
-    assert caught.value is broken and broken.__suppress_context__

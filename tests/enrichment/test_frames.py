@@ -74,18 +74,6 @@ def test_each_kind_of_frame_comes_back_as_it_was_with_equal_values(kind: str, me
         assert out.index.equals(given.index)
 
 
-def test_other_kinds_have_their_own_types_and_are_enriched_again(messages_api: Any) -> None:
-    messages_api.behave(lambda body: record(**FOUND))
-    once = web.enrich(pl.DataFrame(ROWS), COLUMNS, **ROW)
-    types = [once.schema[name] for name in COLUMNS]
-    assert types == [pl.String, pl.Int64, pl.Float64, pl.Boolean, pl.Date, pl.Categorical, pl.List(pl.String)]
-    again = web.enrich(once, COLUMNS, **ROW)
-    assert again.columns == once.columns and again["ceo"].to_list() == once["ceo"].to_list()
-    own = pl.DataFrame({"company": ["C"], "ceo": ["mine"]})
-    with pytest.raises(ConfigError, match="already has a column 'ceo'"):
-        web.enrich(own, COLUMNS, **ROW)
-
-
 def test_a_relation_stays_with_its_connection(messages_api: Any) -> None:
     messages_api.behave(lambda body: record(ceo="Jo"))
     con = duckdb.connect()
@@ -106,15 +94,6 @@ def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any, 
     cell = "ceo: Who is the CEO of {company}?"
     ran = shell.run(f"%%enrich lazy --max-searches 0 -o out\n{cell}")
     assert ran.ok and shell.ns["out"].collect()["ceo"][0] == "Jo" and "3 of 3 cells filled" in ran.stdout
-
-
-def test_columns_of_several_levels_and_wrong_options_are_one_line_before_anything_is_paid(messages_api: Any) -> None:
-    frame = pd.DataFrame({("company", "name"): ["A"], ("company", "size"): [1]})
-    with pytest.raises(ConfigError, match="several levels.*join them"):
-        web.enrich(frame, {"ceo": "Who leads {('company', 'name')}?"}, progress=False)
-    with pytest.raises(ConfigError, match="unique column names"):
-        web.enrich(duckdb.sql("SELECT 'A' AS company, 1 AS n, 2 AS n"), {"ceo": "Who leads {company}?"}, progress=False)
-    assert not messages_api.requests
 
 
 def test_hits_and_tables_become_frames_of_every_kind() -> None:

@@ -116,16 +116,3 @@ def test_a_far_retry_after_and_other_errors_are_raised_at_once(wait_s: float | N
     with pytest.raises(ConnectionError):
         asyncio.run(limiter.run(refuse, lambda exc: wait_s))
     assert limiter.in_flight == 0
-
-
-def test_a_request_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
-    async def main() -> None:
-        limiter, over = ConcurrencyLimiter(1), asyncio.Event()
-        first, *waiting = [asyncio.create_task(limiter.run(over.wait, lambda exc: None)) for _ in range(3)]
-        await asyncio.sleep(0.01)
-        waiting[0].cancel()
-        over.set()
-        await asyncio.wait([first, *waiting])
-        assert waiting[1].result() and waiting[0].cancelled() and limiter.in_flight == 0
-
-    quickly(main())

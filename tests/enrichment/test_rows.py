@@ -88,21 +88,6 @@ def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     assert len(messages_api.requests) == 4
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_paid_for_is_found_while_another_program_locks_the_file(
-    messages_api: Any, session: Any, tmp_path: Path, restarted: bool
-) -> None:
-    messages_api.behave(echo)
-    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
-    if restarted:
-        session.ledger.close()
-    with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        out = ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET)
-        assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of C"] and len(messages_api.requests) == 3
-        assert "locked" in str(out.attrs["report"]["warnings"]) and len(ipy_websearch.cost()) == 3
-
-
 def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tmp_path: Path) -> None:
     """They do not say how they were searched for, so they are not used; nothing is deleted."""
     messages_api.behave(echo)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -12,17 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ipy_websearch
-from ipy_websearch import api
 from ipy_websearch.enrichment import batch
+from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.text import fold, plain
 from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import ROW as QUIET
 from tests.contract.helpers import boss as echo
-
-FAMILY, PERSIAN, SINHALA = "👩\u200d👩\u200d👧", "می\u200cخواهم", "ශ\u0dca\u200dරී"
 
 
 def answers(fake: Any, kind: Any, written: Sequence[Any]) -> list[Any]:
@@ -128,29 +126,6 @@ def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> Non
     assert len(messages_api.requests) < 30
 
 
-def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any) -> None:
-    """It sees no schema; what it writes as text is read or left out with a word, never turned into another value."""
-    api.session().settings.retrieve_first = "always"
-    written = {
-        "staff": "1,234",
-        "share": "12 %",
-        "sales": "€ 3.5 million",
-        "born": "March 4, 1998",
-        "listed": "yes",
-        "size": "Big",
-    }
-    messages_api.reply(json.dumps({**written, "moons": "Phobos, Deimos", "head": "N/A"}))
-    kinds = {"staff": int, "share": float, "sales": float, "born": date, "listed": bool, "size": ["big", "small"]}
-    columns = {name: ("{company}?", kind) for name, kind in {**kinds, "moons": list[str], "head": str}.items()}
-    row = ipy_websearch.enrich(companies("A"), columns, **QUIET).iloc[0]
-    asked = messages_api.bodies[0]["messages"][0]["content"][0]["text"]
-    assert "born: A? (type: date)" in asked and "size: A? (type: one of ['big', 'small'])" in asked
-    assert (row.staff, row.listed, row["size"]) == (1234, True, "big")
-    assert row[["share", "sales", "born", "moons", "head"]].isna().all()
-    assert all(f"{name} is left out" in row.enrich_error for name in ("share", "sales", "born", "moons"))
-    assert "head" not in row.enrich_error and "YYYY-MM-DD" in messages_api.bodies[0]["system"][0]["text"]
-
-
 # --- the caller's own columns -------------------------------------------------------------------------------------------
 
 
@@ -208,9 +183,24 @@ def test_every_kind_of_nan_is_missing(messages_api: Any) -> None:
     assert set(ipy_websearch.enrich(frame, CEO, **QUIET).enrich_status) == {"skipped"} and not messages_api.requests
 
 
-@pytest.mark.parametrize("text", [FAMILY, PERSIAN, SINHALA, "🏳️\u200d🌈", "👩🏽\u200d⚕️"])
-def test_joiners_that_belong_to_the_text_stay(messages_api: Any, text: str) -> None:
-    """A family is one picture, and words are spelled as their readers spell them, in what is asked and in what is answered."""
-    messages_api.behave(lambda body: record(ceo=company_in(body)))
-    assert ipy_websearch.enrich(companies(text), CEO, **QUIET).ceo[0] == text == company_in(messages_api.bodies[0])
-    assert plain(f"<b>{text}</b>") == text and fold(text) == fold(text.replace("\u200c", "").replace("\u200d", ""))
+@given(st.text(), st.text())
+def test_templates_put_values_in_once(value: str, other: str) -> None:
+    """Braces in a value are text, and escaped braces in the template are braces."""
+    assert fill("{{x}} {a} and {b}", {"a": value, "b": other}) == f"{{x}} {value} and {other}"
+    assert fields_in("it", "{{x}} {a} and {b c} {a}", ["a", "b c"]) == ("a", "b c")
+
+
+@given(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans(), st.datetimes(), st.dates()))
+def test_any_cell_becomes_one_line_or_is_missing(value: Any) -> None:
+    """The normal form has no line breaks and no blanks around it, and is its own normal form."""
+    text = normal(value)
+    assert text is None or (text == text.strip() != "" and "\n" not in text and normal(text) == text)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_any_value_fits_or_is_missing(value: Any) -> None:
+    """Whatever a model puts into a record, a column gets its type or nothing."""
+    kinds = {"s": str, "i": int, "f": float, "b": bool, "d": "date", "l": list}
+    for column in parse_columns({name: ("{x}?", kind) for name, kind in kinds.items()}, ["x"]):
+        fitted = fit(column, value)
+        assert fitted is None or isinstance(fitted, column.kind)

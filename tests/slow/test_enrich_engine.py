@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -11,15 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import ipy_websearch
-from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
 from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes.warm import python
@@ -74,15 +69,6 @@ def test_two_kernels_share_a_store_without_harm(server: BenchmarkServer, tmp_pat
         assert kept.execute("SELECT count(*) FROM answers").fetchone() == (60,)
 
 
-@pytest.mark.parametrize("status", [429, 529])
-def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: BenchmarkServer, status: int) -> None:
-    """For a second and a half everybody is refused, with `retry-after: 0` or without: the run goes on, and does not hammer."""
-    server.set(storm_until=time.time() + 1.5, storm_status=status, retry_after=0)
-    frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
-    out = ipy_websearch.enrich(frame, CEO, concurrency=30, progress=False)
-    assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] < 40 + 30 * 4
-
-
 def test_a_ceiling_counts_answers_that_were_lost(server: BenchmarkServer) -> None:
     """The server bills what it has answered, read or not: all of it stays below the ceiling."""
     server.set(broken_every=2, latency=0.01)
@@ -91,67 +77,3 @@ def test_a_ceiling_counts_answers_that_were_lost(server: BenchmarkServer) -> Non
     answered = int(server.stats()["answered"])
     assert "budget" in set(out.enrich_status) and answered >= 3
     assert answered * (900 * 1 + 60 * 5) / 1_000_000 <= 0.1
-
-
-def test_a_server_that_always_streams_is_understood(server: BenchmarkServer) -> None:
-    """Some servers answer with events whether or not a stream was asked for."""
-    server.set(stream=True)
-    out = ipy_websearch.enrich(pd.DataFrame({"company": ["A"]}), CEO, progress=False)
-    assert out.ceo[0] == "a value of some length" and out.enrich_cost_usd[0] > 0
-
-
-QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "countries": (
-        "country",
-        {"capital": "What is the capital of {country}?", "currency": "What is the currency of {country}?"},
-    ),
-    "elements": (
-        "element",
-        {
-            "symbol": "What is the chemical symbol of {element}?",
-            "atomic_number": ("What is the atomic number of {element}?", int),
-            "discovered": ("In what year was {element} discovered?", int),
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("subject", QUESTIONS)
-def test_the_offline_model_fills_the_embedded_corpus(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Countries and elements from the local index: nearly all values are right, and each has its source and quote."""
-    monkeypatch.setenv("IPY_WEBSEARCH_PROVIDER", "local")
-    truth = json.loads((ROOT / "tests/data/corpus_truth.json").read_text())[subject]
-    field, columns = QUESTIONS[subject]
-    out = ipy_websearch.enrich(pd.DataFrame({field: list(truth)}), columns, model="offline", progress=False)
-    right = total = 0
-    for row in out.itertuples():
-        for column in columns:
-            value, expected = getattr(row, column), truth[getattr(row, field)][column]
-            right += pd.isna(value) if expected is None else not pd.isna(value) and bool(value == expected)
-            total += 1
-            assert pd.isna(value) or getattr(row, f"{column}_source").startswith("corpus://")
-            assert pd.isna(value) or getattr(row, f"{column}_quote")
-    assert right / total >= 0.97
-
-
-@given(st.text(), st.text())
-def test_templates_put_values_in_once(value: str, other: str) -> None:
-    """Braces in a value are text, and escaped braces in the template are braces."""
-    assert fill("{{x}} {a} and {b}", {"a": value, "b": other}) == f"{{x}} {value} and {other}"
-    assert fields_in("it", "{{x}} {a} and {b c} {a}", ["a", "b c"]) == ("a", "b c")
-
-
-@given(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans(), st.datetimes(), st.dates()))
-def test_any_cell_becomes_one_line_or_is_missing(value: Any) -> None:
-    """The normal form has no line breaks and no blanks around it, and is its own normal form."""
-    text = normal(value)
-    assert text is None or (text == text.strip() != "" and "\n" not in text and normal(text) == text)
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
-def test_any_value_fits_or_is_missing(value: Any) -> None:
-    """Whatever a model puts into a record, a column gets its type or nothing."""
-    kinds = {"s": str, "i": int, "f": float, "b": bool, "d": "date", "l": list}
-    for column in parse_columns({name: ("{x}?", kind) for name, kind in kinds.items()}, ["x"]):
-        fitted = fit(column, value)
-        assert fitted is None or isinstance(fitted, column.kind)
