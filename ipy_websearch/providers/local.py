@@ -1,7 +1,7 @@
 """The local index: the embedded articles and the user's folders in one SQLite FTS5 file, and the engine that searches it.
 
-The invariant: the index can always be made again from the articles and the folders, which are listed in a text file beside it
-too. An index that is broken, emptied, foreign or of another version costs a warning and the time to build it, never an error.
+The invariant: the index can always be made again from the articles and the folders, which a text file beside it lists, a line
+each. An index that is broken, emptied, foreign or of another version costs a warning and the time to build it, never an error.
 Constructing an index opens and reads nothing. Files are read, never run; links that lead out of a folder are not followed.
 Ranking is FTS5's own bm25 with the title weighted (https://www.sqlite.org/fts5.html, read 2026-11), documents with all the
 words first.
@@ -15,12 +15,12 @@ import os
 import re
 import sqlite3
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import pairwise
@@ -31,13 +31,13 @@ from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
-from ipy_websearch.providers.passages import Piece, bm25, content_words, pieces_of, stem, stems
+from ipy_websearch.providers.passages import Piece, content_words, pieces_of, scores, stem
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import fenced, plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 # Files stored in one transaction: a commit for each would double the time, and other kernels wait for at most so many.
 BATCH = 500
@@ -55,13 +55,16 @@ DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
 # The most documents with the words of a query that are ranked; a word that stands in more of them says nothing beside others.
 COMMON = 2_000
-# The factor for a document that holds two neighbours of the query side by side ("largest country"), among its first words.
-TOGETHER, MAX_PAIRS = 1.3, 4
-# The share of a query's words that a document must hold, unless one stands in its title.
-LEAST_COVERAGE = 0.33
+# The factor for a document that the query names, by its title or another name, and for one that holds two neighbours among the
+# query's first words side by side ("largest country").
+FAVOURED, MAX_PAIRS = 1.3, 4
+# The share of a query's words that a document must hold, unless the query names it.
+LEAST_COVERAGE = 0.4
+# How alike a word that the index lacks and a word of an article's title must be to count as the same, misspelt: "Morroco".
+SIMILAR = 0.8
 
 _SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS folders (path TEXT PRIMARY KEY)",
+    "DROP TABLE IF EXISTS folders",
     "DROP TABLE IF EXISTS words",
     "DROP TABLE IF EXISTS documents",
     """CREATE TABLE documents (
@@ -71,8 +74,6 @@ _SCHEMA = (
     "CREATE VIRTUAL TABLE words USING fts5(title, body, tokenize='porter unicode61 remove_diacritics 2')",
     "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.rowid; END",
 )
-_LIST = "INSERT OR IGNORE INTO folders VALUES (?)"
-_LISTED = "SELECT path FROM folders ORDER BY path"
 _STORE = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
 _INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
 # A word that stands in very many documents is ranked in the first of them alone.
@@ -85,13 +86,17 @@ _ON_SITE = "instr(lower(replace(url, '%20', '-')), '/' || ? || '/')"
 _HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
 WHERE words MATCH phrase.value AND words.rowid <= (SELECT max(value) FROM json_each(?2))
 AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
-_TITLES = "SELECT id, url, title FROM documents WHERE id IN (SELECT value FROM json_each(?))"
-_IS_COMMON = f"SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET {COMMON}"
+_NAMES = """SELECT documents.id, url, words.title FROM documents JOIN words ON words.rowid = documents.id
+WHERE documents.id IN (SELECT value FROM json_each(?))"""
+_IS_IN_MORE_THAN = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
+_ARTICLES = "SELECT lower(title) FROM documents WHERE url LIKE 'corpus://%'"
 _DOCUMENT = "SELECT title, body, date FROM documents WHERE url = ?"
 _DROP = "DELETE FROM documents WHERE url = ?"
 _KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
 WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"""
+# Further names that an article's line of facts gives; they are searched as its title is.
+_OTHER_NAMES = re.compile(r"^Facts: other names: ([^;\n]+)", re.MULTILINE)
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
@@ -157,30 +162,38 @@ class LocalProvider(
         self._database.close()
 
     def _search(self, request: SearchRequest) -> list[SearchResult]:
-        terms = query_terms(request.query)
+        terms = [self._spelt(term) for term in query_terms(request.query)]
         if not terms:
             return []
         narrowed, values = _narrowed(request)
         select = _RANKED.format(narrowed=narrowed)
-        quoted, wanted = [_quoted(term) for term in terms], set(map(stem, terms))
-        every = " AND ".join(quoted)
+        quoted = [_quoted(term) for term in terms]
+        every, some = " AND ".join(quoted), " OR ".join(quoted)
         complete = dict(self._rows(select, f"{{title}} : ({every})", *values) + self._rows(select, every, *values))
-        scores = complete
+        ranks = complete
         if len(complete) < request.count:
-            telling = [term for term in quoted if not self._rows(_IS_COMMON, term)]
-            scores = dict(self._rows(select, " OR ".join(telling or quoted), *values)) | complete
-        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], scores):
-            scores[at] *= TOGETHER
-        held, ranked = self._held(quoted, scores), []
-        for at, url, title in self._rows(_TITLES, json.dumps(list(scores))):
-            if wanted.intersection(_stems(title)) or held.get(at, 0) >= LEAST_COVERAGE * len(terms):
-                ranked.append((at not in complete, -scores[at], url))
+            telling = [term for term in quoted if not self._rows(_IS_IN_MORE_THAN, term, COMMON)]
+            ranks = dict(self._rows(select, " OR ".join(telling) or some, *values)) | complete
+        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], ranks):
+            ranks[at] *= FAVOURED
+        held, wanted, ranked = self._held(quoted, ranks), set(map(stem, terms)), []
+        for at, url, names in self._rows(_NAMES, json.dumps(list(ranks))):
+            is_named = any(words and words <= wanted for words in map(_stems, names.split(", ")))
+            if is_named or held.get(at, 0) >= LEAST_COVERAGE * len(terms):
+                ranked.append((at not in complete, -ranks[at] * (FAVOURED if is_named else 1), url))
         found = []
         for *_, rank, url in sorted(ranked)[: request.count]:
             for title, body, day in self._rows(_DOCUMENT, url):  # another kernel may have just taken it out
-                description, further = best_passages(body, request.query)
+                description, further = best_passages(title, body, request.query)
                 found.append(SearchResult(title, url, description, base.moment(day), further, round(-rank, 6)))
         return found
+
+    def _spelt(self, term: str) -> str:
+        """Return a word as it is searched: one that the index lacks becomes the word of a title of ours that it resembles."""
+        if self._rows(_IS_IN_MORE_THAN, _quoted(term), 0):
+            return term
+        names = {word for (title,) in self._rows(_ARTICLES) for word in title.split()}
+        return next(iter(get_close_matches(term, names, 1, SIMILAR)), term)
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
@@ -204,7 +217,7 @@ class LocalProvider(
         if not os.path.isdir(folder):  # a name that is too long is none either
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
-        self._change_folders(_LIST, folder)
+        self._list_folders(lambda listed: {*listed, folder})
         known, report, rows = self._known(folder), IndexReport(), list[tuple[Any, ...]]()
         for path in _files(folder):
             url = path.as_uri()
@@ -237,13 +250,12 @@ class LocalProvider(
             names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
         self._drop(self._known(folder))
-        self._change_folders("DELETE FROM folders WHERE path = ?", folder)
+        self._list_folders(lambda listed: {*listed} - {folder})
         return listed[folder]
 
     def folders(self) -> list[tuple[Path, int]]:
         """Return (folder, number of documents) for every folder that was added."""
-        listed = self._rows(_LISTED)
-        return [(Path(path), len(self._known(Path(path)))) for (path,) in listed]
+        return [(folder, len(self._known(folder))) for folder in self._listed()]
 
     def coverage(self) -> dict[str, int]:
         """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
@@ -258,21 +270,22 @@ class LocalProvider(
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {stamp:d}")
         _store(connection, [(*document, 0, 0) for document in documents])
-        with suppress(OSError):  # nothing was listed yet
-            lines = self._list_file.read_text("utf-8", "replace").splitlines()
-            connection.executemany(_LIST, [(path,) for path in lines if os.path.isabs(path)])
-        self._to_restore = [Path(path) for (path,) in connection.execute(_LISTED) if os.path.isdir(path)]
+        self._to_restore = [folder for folder in self._listed() if folder.is_dir()]
 
-    def _change_folders(self, statement: str, folder: Path) -> None:
-        """Change the list of folders, in the index and in the file beside it, one kernel at a time."""
+    def _listed(self) -> list[Path]:
+        """Return the folders that were added, in order."""
+        with suppress(OSError):  # none was, or the file cannot be read
+            return [Path(line) for line in self._list_file.read_text("utf-8", "replace").splitlines() if os.path.isabs(line)]
+        return []
 
-        def change(connection: sqlite3.Connection) -> None:
-            connection.execute(statement, (str(folder),))
-            lines = [f"{path}\n" for (path,) in connection.execute(_LISTED)]
-            with suppress(OSError):  # it is read-only; the index has the list as well
-                self._list_file.write_text("".join(lines), "utf-8")
+    def _list_folders(self, changed: Callable[[list[Path]], set[Path]]) -> None:
+        """Write the list of folders as `changed` returns it; the index is locked meanwhile, so no kernel loses another's."""
 
-        self._use(change, write=True)
+        def write(connection: sqlite3.Connection) -> None:
+            with suppress(OSError):  # the place is read-only: the index is in memory, and forgotten as well
+                self._list_file.write_text("".join(f"{folder}\n" for folder in sorted(changed(self._listed()))), "utf-8")
+
+        self._use(write, write=True)
 
     def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the (time, size) of every document below a folder, by address."""
@@ -309,8 +322,10 @@ def _store(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> N
     """Store documents, each with the time and size of its file, in place of those of the same address."""
     connection.executemany(_DROP, [row[:1] for row in rows])  # all first: a delete makes FTS5 write out what was added
     for row in rows:
+        _, title, body, *_ = row
         at = connection.execute(_STORE, row).lastrowid
-        connection.execute(_INDEX, (at, *map(_index_form, row[1:3])))
+        names = ", ".join([title, *_OTHER_NAMES.findall(body)])
+        connection.execute(_INDEX, (at, _index_form(names), _index_form(body)))
 
 
 def _narrowed(request: SearchRequest) -> tuple[str, list[str]]:
@@ -337,8 +352,8 @@ def _with_symbols(text: str) -> str:
     return re.sub(r"\b([A-Za-z])\+\+", r"\1plusplus", re.sub(r"\b([A-Za-z])#", r"\1sharp", text)).replace("ß", "ss")
 
 
-def _stems(text: str) -> list[str]:
-    return stems(_with_symbols(text))
+def _stems(text: str) -> set[str]:
+    return {stem(word) for word in content_words(text)}
 
 
 def query_terms(query: str) -> tuple[str, ...]:
@@ -356,18 +371,19 @@ def _quoted(term: str) -> str:
     return '"' + _CJK_CHARACTER.sub(r"\1 ", term).strip() + '"'
 
 
-def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
-    """Return (description, further passages): the best paragraph for the query, then up to four in full.
+def best_passages(title: str, body: str, query: str) -> tuple[str, tuple[str, ...]]:
+    """Return (description, further passages): the best paragraph for the query, then up to four in full, an article's line of
+    facts always among them.
 
-    When the best paragraph is longer than a description may be, it comes first among the passages: nothing is lost.
+    When the best paragraph is longer than a description may be, it is among the passages as well: nothing is lost.
     """
-    wanted = list(map(stem, query_terms(query)))
-    texts = [text for piece in pieces_of(body) if (text := _as_text(piece))] or [plain(body)]
-    scores = bm25(wanted, [Counter(_stems(text)) for text in texts])
-    # The opening says what the document is about, so it wins where others are as good.
-    best = sorted(range(len(texts)), key=lambda at: (-scores[at] - 0.2 * (at == 0), at))
-    description = shorten(texts[best[0]], DESCRIPTION_CHARS)
-    return description, tuple(texts[at] for at in best if texts[at] != description)[:EXTRA_SNIPPETS]
+    pieces = pieces_of(body) or [Piece((), body)]
+    ranks = scores([stem(word) for word in content_words(query)], [title], [(0, piece) for piece in pieces])
+    best = sorted(range(len(pieces)), key=lambda at: -ranks[at])
+    texts = [text for at in best if (text := _as_text(pieces[at]))] or [plain(body)]
+    description = shorten(texts[0], DESCRIPTION_CHARS)
+    further = sorted((text for text in texts if text != description), key=lambda text: not text.startswith("Facts: "))
+    return description, tuple(further[:EXTRA_SNIPPETS])
 
 
 def _as_text(piece: Piece) -> str:

@@ -37,7 +37,8 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
 _LENT, _ABOVE, _TITLE, _FIRST, _ENOUGH = 0.5, 0.5, 0.3, 0.25, 0.25
 
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_]+(?:['’.\-+#][^\W_]+)*[+#]*")
-_ENDING = re.compile(r"(?<=...)(?:(i)(?:est|es)|ing|ed|es|er|s)$")
+_PLURAL = re.compile(r"(?<=...)(?:(i)es|es|s)$")
+_ENDING = re.compile(r"(?<=...)(?:(i)est|ing|ed|er)$")
 _STOP_WORDS = frozenset(
     """a an the of in on at to for from by with about into as and or but is are was were be been being am do does did has have
     had can could will would shall should may might must i you he she it we they me him her us them my your his its our their
@@ -62,7 +63,7 @@ def stem(word: str) -> str:
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
     plain = re.sub("['’]s$", "", plain)
     if plain.isalpha():
-        plain = _ENDING.sub(r"\1", plain)
+        plain = _ENDING.sub(r"\1", _PLURAL.sub(r"\1", plain))
     if len(plain) > 4 and plain[-1] == plain[-2]:
         plain = plain[:-1]
     return re.sub("y$", "i", plain).removesuffix("e") if len(plain) > 3 else plain
@@ -201,6 +202,8 @@ def scores(wanted: Sequence[str], titles: Sequence[str], pieces: Sequence[tuple[
     texts = [Counter(stems(piece.text)) for _, piece in pieces]
     above = [set(stems(" ".join(piece.headings))) for _, piece in pieces]
     named = [set(stems(title)) for title in titles]
+    for (page, _), text in zip(pieces, texts, strict=True):
+        text.update({word: 1 - text[word] for word in named[page] & text.keys()})  # a page says what it is about all the time
     weights = word_weights(wanted, [text.keys() | words for text, words in zip(texts, above, strict=True)])
 
     def weight(words: Collection[str]) -> float:

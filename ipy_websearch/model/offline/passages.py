@@ -30,6 +30,8 @@ _POINTS_BACK = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<=\w\s)[A-Z]")
+# What our tools say about a page, beside its own words.
+_REMARKS = (UNREAD, "Published: ")
 _ASKS = re.compile(
     r"\b(?:who|whom|whose|which|when|where|why|(?:what|how)(?! about))\b|^\W*(?:is|are|was|were|do|does|did|has|have|can)\b",
     re.IGNORECASE,
@@ -110,9 +112,9 @@ def text_of(blocks: Sequence[Block]) -> str:
 def cited_source(block: Block, index: int) -> Source:
     """Return a `search_result` block, the one at `index` of its request, as a source."""
     texts = [str(part.get("text") or "") for part in content_of(block)]
-    texts = [text for text in texts if not text.startswith(UNREAD)]  # it is the last one: the others keep their places
-    # engines cut the best paragraph to a description, so that one text is the beginning or a part of another
-    whole = ["" if any(text != other and text.rstrip("…") in other for other in texts) else text for text in texts]
+    # Engines cut the best paragraph to a description, so that one text is the beginning or a part of another.
+    within = [any(text != other and text.rstrip("…") in other for other in texts) for text in texts]
+    whole = ["" if double or text.startswith(_REMARKS) else text for text, double in zip(texts, within, strict=True)]
     citable = bool((block.get("citations") or {}).get("enabled"))
     return Source(str(block.get("title") or ""), str(block.get("source") or ""), tuple(whole), index if citable else None)
 
@@ -146,7 +148,8 @@ def answer_blocks(talk: Conversation) -> list[dict[str, Any]]:
     if not passages:
         return [{"type": "text", "text": f"No model read these words. {_why_nothing(talk)} {SETS_KEY}"}]
     wanted = {stem(word) for word in content_words(talk.query)}
-    quotes = [replace(passage, text=_excerpt(passage.text, wanted)) for passage in passages]
+    telling = [(passage, wanted.difference(stems(passage.source.title))) for passage in passages]
+    quotes = [replace(passage, text=_excerpt(passage.text, words)) for passage, words in telling]
     parts = [cited_text(quote, "> " + _emphasized(quote.text, wanted)) for quote in quotes]
     parts.insert(0, {"type": "text", "text": LABEL})
     if (found := answering_sentence(talk.query, talk.sources)) is not None:
@@ -172,7 +175,7 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     """
     wanted = [stem(word) for word in content_words(query)] or stems(query)
     about = named_in(query, sources)
-    lines = [Passage(source, at, source.paragraphs[at]) for source in about for at, facts in [source.facts] if facts]
+    lines = [Passage(source, at, source.paragraphs[at]) for source in about for at, facts in [source.facts] if facts[1:]]
     by_name = [Passage(source, source.facts[0], text) for source in about for text in _asked_facts(source, set(wanted))]
     chosen = (by_name or (lines if len(about) > 1 else []))[:most]
     last = [] if chosen else lines[:1]
