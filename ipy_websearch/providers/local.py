@@ -59,7 +59,7 @@ COMMON = 2_000
 # query's first words side by side ("largest country").
 FAVOURED, MAX_PAIRS = 1.3, 4
 # The share of a query's words that a document must hold, unless the query names it.
-LEAST_COVERAGE = 0.4
+LEAST_COVERAGE = 0.33
 # How alike a word that the index lacks and a word of an article's title must be to count as the same, misspelt: "Morroco".
 SIMILAR = 0.8
 
