@@ -40,7 +40,8 @@ _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_]+(?:['’.\-+#][^\W_]+)*[+#]*")
 _PLURAL = re.compile(r"(?<=...)(?:(i)es|es|s)$")
 _ENDING = re.compile(r"(?<=...)(?:(i)est|ing|ed|er)$")
 _STOP_WORDS = frozenset(
-    """a an the of in on at to for from by with about into under over as and or but is are was were be been being am do does did has have
+    """a an the of in on at to for from by with about into under over as
+    and or but is are was were be been being am do does did has have
     had can could will would shall should may might must i you he she it we they me him her us them my your his its our their
     this that these those there here what which who whom whose when where why how many much please tell give show list name
     named called find say explain describe know want's s some any also then so just 's""".split()
