@@ -13,7 +13,7 @@ from markdown_it.token import Token
 from ipy_websearch.frames import CostFrame, EnrichedFrame
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 from ipy_websearch.text import safe_href
-from tests.fakes.forms import html_of, markdown_of, text_of
+from tests.fakes.shown import html_of, markdown_of, text_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ATTRIBUTES = {"class", "dir", "style", "title", "href", "rel", "target", "start", "open"}

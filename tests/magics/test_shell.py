@@ -1,0 +1,227 @@
+"""The magics in a shell: loading, Tab, answers, costs, panels, keys and prices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from typing import Any
+from unittest.mock import Mock
+
+import pandas as pd
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch.magics.websearch import COMMANDS, USAGE
+from ipy_websearch.settings import settings_dir
+from tests.fakes.engines import hit
+from tests.fakes.notebook import subprocess_environment
+from tests.fakes.replies import tool_use
+
+HEAVY = set("asyncio pandas numpy anthropic httpx aiohttp pydantic lxml yaml sqlite3 narwhals nh3 jinja2".split())
+LOADED = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+before = set(sys.modules)
+shell.run_line_magic("load_ext", "ipy_websearch")
+assert shell.find_line_magic("search") and shell.find_cell_magic("ask")
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def printed_by(code: str) -> Any:
+    command, environment = [sys.executable, "-c", code], subprocess_environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
+    return json.loads(done.stdout)
+
+
+def test_loading_is_silent_and_imports_nothing_heavy() -> None:
+    loaded = printed_by(LOADED)
+    assert not HEAVY & {name.split(".")[0] for name in loaded}
+    assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.render"} & set(
+        loaded
+    )
+
+
+def test_the_magics_work_lazily_from_the_configuration(bare_shell: Any) -> None:
+    bare_shell.ip.magics_manager.lazy_magics = {"search": "ipy_websearch"}
+    ran = bare_shell.run("%search --provider local moons of Mars")
+    assert ran.ok and ran.value.title[0] == "Mars"
+
+
+# --- Tab on a line of our magics offers what may stand there, and nothing elsewhere
+
+
+def offered(shell: Any, cell: str) -> list[str]:
+    """Return what Tab offers at the end of the cell, as whole lines of the last line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(shell.ip.Completer.completions(cell, len(cell)))
+    return [(cell[: one.start] + one.text).split("\n")[-1] for one in found]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("%search --fresh", "%search --freshness"),
+        ("df = %search --prov", "df = %search --provider"),
+        ("%%ask --max-s", "%%ask --max-searches"),
+        ("%%enrich table_of_mine --samp", "%%enrich table_of_mine --sample"),
+        ("%search -p loc", "%search -p local"),
+        ("%search --provider=wi", "%search --provider=wikipedia"),
+        ("%search --safe-search str", "%search --safe-search strict"),
+        ("%search --freshness p", "%search --freshness pw"),
+        ("%search --goggle aca", "%search --goggle academic"),
+        ("%ask -m claude-o", "%ask -m claude-opus-5-5"),
+        ("%ask --tools web_search,web_f", "%ask --tools web_search,web_fetch"),
+        ("%search -o hits", "%search -o hits_of_mine"),
+        ("%cost --by mod", "%cost --by model"),
+        ("%websearch exp", "%websearch export"),
+        ("%websearch key bra", "%websearch key brave"),
+        ("%websearch key --sa", "%websearch key --save"),
+        ("%websearch store cl", "%websearch store clear"),
+        ("%ask what of {hits", "%ask what of {hits_of_mine"),
+        ("%%ask\nwhat of {hits", "what of {hits_of_mine"),
+        ("%%enrich tab", "%%enrich table_of_mine"),
+    ],
+)
+def test_what_may_stand_there_is_offered(shell: Any, cell: str, expected: str) -> None:
+    shell.run("import pandas; hits_of_mine = 1; table_of_mine = pandas.DataFrame({'company': []})")
+    assert expected in offered(shell, cell)
+
+
+def test_panel_ids_are_offered(offline: Any, shell: Any) -> None:
+    shell.run("%ask --model offline --provider local How many moons has Mars?")
+    assert "%panels P1" in offered(shell, "%panels ")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["%timeit --", "%search -- --fr", "%search moons --fr", "%%ask\n--max-s", "%ask --max-searches ", "x = 5 % search --fr"],
+)
+def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None:
+    assert not [line for line in offered(shell, cell) if line.endswith(("--freshness", "--max-steps"))]
+
+
+# --- `%ask`, `%%ask`, `%trace`, `%panels` and `%cost` in a shell
+
+
+def test_cost_is_the_bill_by_question_until_it_is_reset(messages_api: Any, shell: Any) -> None:
+    messages_api.reply("Matz.")
+    shell.run("%ask who wrote Ruby?")
+    assert list(shell.run("%cost").value.question) == ["who wrote Ruby?"]
+    assert list(shell.run("%cost --all --since 1h --by kind").value.kind) == ["model"]
+    assert len(shell.run("%cost --reset").value) == 0
+
+
+def test_a_budget_is_set_kept_and_removed(messages_api: Any, shell: Any) -> None:
+    ran = shell.run("%cost --budget 0.000001 --day-budget $2")
+    assert "0.000001 USD" in ran.stdout and "0% of the session's budget" in ran.html
+    assert type(shell.run("%ask who wrote Ruby?").error).__name__ == "BudgetExceededError" and messages_api.requests == []
+    assert shell.run("%cost --budget none --day-budget none").ok
+    messages_api.reply("Matz.")
+    assert shell.run("%ask who wrote Ruby?").ok
+
+
+def test_before_the_first_answer_trace_and_panels_say_so_in_a_line(shell: Any) -> None:
+    for cell in ("%trace", "%trace --step", "%panels"):
+        ran = shell.run(cell)
+        assert ran.ok and ran.value is None and len(ran.stdout.strip().splitlines()) == 1
+
+
+def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    brave_api.reply([hit("https://a.example/", "Short <b>&", "one")])
+    messages_api.replies(tool_use("web_search_brave", {"query": "short $5 one"}), "Done.")
+    shell.run("a = %ask --tools web_search_brave what is it?")
+    (panel,) = shell.ns["a"].panels
+    for typed in ("P1", "p1", "1"):
+        ran = shell.run(f"%panels {typed} -o kept")
+        assert ran.value is panel is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
+    shell.run("%ask --reset")
+    assert list(shell.run("%panels").value.tool) == ["web_search_brave"] and list(shell.run("%panels").value.index) == ["P1"]
+
+
+def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: Any) -> None:
+    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
+    messages_api.reply(tool_use("record", {"ceo": None, "founded": None, "size": None}))
+    ran = shell.run(
+        "%%enrich firms --max-searches 0 --no-progress -o out\n# what's asked\nceo: Who leads {company}?\n"
+        "founded: int = When was {company} founded?\nsize: [small, large] = How large is {company}?;"
+    )
+    assert ran.ok and ran.outputs == [] and str(shell.ns["out"].founded.dtype) == "Int64"
+    assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
+
+
+@pytest.mark.parametrize("cell", ["%ask who?\nx = 1\n%ask and who?", "%ask who?\n%ask and who?\n\n  # both are shown"])
+def test_each_answer_of_a_cell_is_shown_once_and_the_last_is_its_value(messages_api: Any, shell: Any, cell: str) -> None:
+    messages_api.replies("Matz.", "Larry.")
+    ran = shell.run(cell)
+    first, second = (output.data["text/plain"] for output in ran.shown())
+    assert "Matz" in first and "Larry" in second
+    assert ran.value.text == shell.ns["_"].text == "Larry." and shell.run("1 + 1").shown()
+
+
+# --- `%websearch`: the state of things, keys that are nowhere to be seen, the index, prices
+
+
+def test_a_typed_key_is_used_and_saved_for_the_owner_alone(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BRAVE_API_KEY")
+    monkeypatch.setattr("getpass.getpass", lambda prompt: f"  {brave_api.key}\n")
+    ran = shell.run("%websearch key --save brave   # typed without being shown, that's it")
+    assert "BRAVE_API_KEY is set for this session and saved in" in ran.stdout and brave_api.requests == []
+    path = settings_dir() / "brave-api-key"
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
+    assert shell.run("%websearch key --forget brave").ok and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [("", "set the environment variable TAVILY_API_KEY"), ("tvly-key", "(environment)")]
+)
+def test_where_nobody_can_type_a_key_one_line_says_what_to_set(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, value: str, told: str
+) -> None:
+    monkeypatch.setattr("getpass.getpass", Mock(side_effect=NotImplementedError))
+    monkeypatch.setenv("TAVILY_API_KEY", value)
+    ran = shell.run("%websearch key tavily")
+    assert ran.ok and told in ran.stdout and len(ran.stdout.splitlines()) == 1
+
+
+def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
+    own = '[[model]]\nid = "claude-sonnet-5-5"\ninput = 1\noutput = 2\nplan = "ours"\n'
+    settings_dir().mkdir(exist_ok=True)
+    (settings_dir() / "prices.toml").write_text(own)
+    prices = shell.run("%websearch prices").value.set_index("name")
+    mine = prices.loc["claude-sonnet-5-5"]
+    assert set(mine.source) == {"prices.toml"} and set(mine.plan) == {"ours"} and mine.usd.max() == 2
+    assert prices.loc["claude-haiku-5-5", "source"].str.startswith("genai-prices").all() and "wikipedia" in prices.index
+    brave = prices.loc["brave"].set_index("kind").loc["search"]
+    assert brave.usd == 0.005 and "brave.com" in brave.source and brave.date
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("statsu", "did you mean 'status'"),
+        ("status --bogus", "unknown option --bogus"),
+        ("key", "cannot read %websearch key; %websearch help shows"),
+        ("status --force", "cannot read %websearch status"),
+        ("key --name", "unknown option --name"),
+        ("export --file", "unknown option --file"),
+        ("store empty", "%websearch help shows"),
+        ("cache empty", "did you mean 'cache clear'"),
+    ],
+)
+def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: str) -> None:
+    error = shell.run(f"%websearch {line}").error
+    assert type(error) is UsageError and told in str(error) and "\n" not in str(error)
+
+
+def test_help_names_every_command_and_has_an_example_of_every_magic(shell: Any) -> None:
+    said = shell.run("%websearch help").stdout
+    assert said.strip() == USAGE and all(f"%websearch {command}" in said for command in COMMANDS)
+    for name in ("search", "ask", "fetch", "cost", "panels", "trace", "enrich"):
+        assert f"%{name}" in said and f"%{name}" in shell.run(f"%{name} --help").stdout == shell.run(f"%{name} ?").stdout
+        assert "--output" in shell.run(f"%{name}?").stdout
