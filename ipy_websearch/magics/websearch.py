@@ -24,12 +24,12 @@ USAGE = """\
 %websearch key --save NAME      the same, and keep it in a file only you can read
 %websearch key --forget NAME    forget a key
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
-%websearch index --remove FOLDER   remove it again; without a folder: list the folders
+%websearch index                list the folders in it; --remove FOLDER removes one again
 %websearch cache clear          empty the cache of searches and pages
 %websearch store                what enrichments have found, and their batches that are at the API
 %websearch store clear [COLUMN] forget what was found, of one column or of all
 %websearch prices               what models and providers charge
-%websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
+%websearch goggles              the goggles that --goggle knows by name, with their addresses or rules
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
 %websearch record FILE          record what is sent and answered, without keys; --force replaces a file
 %websearch replay FILE          answer from a recording, without keys or costs; --instant: without its pauses
@@ -162,14 +162,11 @@ def _prices(call: Call) -> Any:
     return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
 
-def _goggles(call: Call, *name: str) -> Any:
+def _goggles(call: Call) -> Any:
     from ipy_websearch.frames import WebFrame
-    from ipy_websearch.providers.brave import catalogue, named
+    from ipy_websearch.providers.brave import catalogue
 
-    if name:
-        goggle = named(" ".join(name))
-        return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.url or goggle.rules}"
-    rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
+    rows = [(goggle.name, goggle.about, goggle.url or goggle.rules) for goggle in catalogue().values()]
     return WebFrame(rows, columns=["goggle", "ranks", "rules"])
 
 

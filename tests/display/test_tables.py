@@ -226,22 +226,6 @@ def test_a_key_in_a_question_is_in_no_trace(messages_api: Any, shell: Any) -> No
         assert messages_api.key not in said and "[key]" in said
 
 
-EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e\U000e0041\"' ```\n# x"
-
-
-def test_hostile_text_stays_text() -> None:
-    """Markup, escapes and invisible characters of a page or a model are harmless in all forms, and in the widget's data."""
-    response = [{"type": "text", "text": EVIL}, {"type": EVIL, EVIL: EVIL}, {"type": "tool_use", "name": EVIL, "input": EVIL}]
-    request = {"model": EVIL, "system": EVIL, "tools": [{"name": EVIL}], "messages": [{"role": EVIL, "content": EVIL}]}
-    model = Step(1, "model", EVIL, EVIL, request=request, response=response)
-    answer = Answer(EVIL, "t", "m", trace=(model, Step(2, "tool", EVIL, EVIL, request={EVIL: EVIL}, is_error=True)))
-    frames = [trace_frame(answer, number) for number in (0, 1, 2)]
-    html = "".join(map(html_of, frames))
-    assert "<script" not in html and "<img" not in html
-    shown = html + "".join(map(text_of, frames)) + json.dumps(step_views(answer), ensure_ascii=False)
-    assert not set("\x1b\u202e\U000e0041") & set(shown)
-
-
 @pytest.mark.parametrize("line", ["x", "0", "5", "²", "--widget 9"])
 def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -> None:
     error = asked.run(f"%trace {line}").error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, EnrichedFrame
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 from ipy_websearch.text import safe_href
@@ -100,6 +102,11 @@ def outputs(t: str) -> Iterator[tuple[str, str, str]]:
     table = Answer(t, t, t, rows=({t: t, "list": [t]},), columns={t: str, "list": list})
     for value in (answer, table):
         yield html_of(value), markdown_of(value), text_of(value)
+    request = {"model": t, "system": t, "tools": [{"name": t}], "messages": [{"role": t, t: t}]}
+    steps = (Step(1, "model", t, t, request=request, response=[{"type": t, "text": t}]), Step(2, "tool", t, t, request={t: t}))
+    for number in (0, 1, 2):
+        trace = trace_frame(replace(answer, trace=steps), number)
+        yield html_of(trace), "", re.sub("[\u2028\u2029]", " ", text_of(trace))  # JSON keeps separators of lines
     search = SearchResults((SearchResult(t, t, t, NOW),), t, t, attempts=(Attempt(t, t),), notices=(t,))
     yield html_of(search), "", text_of(search)
     page = Page(t, t, t, t, 1, 2, NOW, note=t)

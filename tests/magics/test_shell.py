@@ -46,12 +46,6 @@ def test_loading_is_silent_and_imports_nothing_heavy() -> None:
     )
 
 
-def test_the_magics_work_lazily_from_the_configuration(bare_shell: Any) -> None:
-    bare_shell.ip.magics_manager.lazy_magics = {"search": "ipy_websearch"}
-    ran = bare_shell.run("%search --provider local moons of Mars")
-    assert ran.ok and ran.value.title[0] == "Mars"
-
-
 # --- Tab on a line of our magics offers what may stand there, and nothing elsewhere
 
 
