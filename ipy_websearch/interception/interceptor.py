@@ -43,8 +43,6 @@ from ipy_websearch.tools.base import Tool
 
 ClientT = TypeVar("ClientT")
 
-_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
-
 
 def intercept(
     client: ClientT,
@@ -112,11 +110,9 @@ class WebSearchInterceptor:
         search_tool_name: str | None = None,
         enabled_platforms: Collection[Any] | None = None,
         max_uses: int | None = None,
-        session: Session | None = None,
     ) -> None:
         checked("provider", provider)
         checked("search_tool_name", search_tool_name)
-        self._session = session
         self._max_uses = checked("max_uses", max_uses)
         self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)
         self._named = bool(provider or search_tool_name)
@@ -127,11 +123,9 @@ class WebSearchInterceptor:
     @property
     def session(self) -> Session:
         """The session whose engines, keys, cache and ledger are used: the one that the module's functions share."""
-        if self._session is None:
-            from ipy_websearch import api
+        from ipy_websearch import api
 
-            return api.session()
-        return self._session
+        return api.session()
 
     def begin(self, body: Mapping[str, Any], platform: Platform) -> InterceptedCall | None:
         """Return the call that answers a request, None when the request can be sent as it is.
@@ -218,12 +212,10 @@ class WebSearchInterceptor:
 
 
 def _platform_names(given: Collection[Any]) -> frozenset[str]:
-    """Return platforms by our names; a name may be LiteLLM's, or a member of an enumeration."""
-    said = [str(getattr(value, "value", value)).strip().lower() for value in given]
-    names = [_ALIASES.get(name, name) for name in said]
-    if unknown := [name for name in names if name not in PLATFORMS]:
+    """Return names of platforms that there are."""
+    if unknown := [name for name in given if name not in PLATFORMS]:
         raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
-    return frozenset(names)
+    return frozenset(given)
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:
