@@ -368,6 +368,7 @@ def _begun(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, 
 
 # --- a reply -----------------------------------------------------------------------------------------------------------
 
+_STRINGS = ("id", "name", "tool_use_id", "text", "thinking")
 _WHOLE = ("signature", "content", "encrypted_content")
 
 
@@ -425,7 +426,7 @@ class Reply:
                 case "content_block_stop":
                     self._stop(index)
                 case "message_delta":
-                    self.stop_reason = delta.get("stop_reason") or self.stop_reason
+                    self.stop_reason = _string(delta.get("stop_reason")) or self.stop_reason
                     self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
                     self._head(event, delta)
                 case "message_stop":
@@ -443,8 +444,9 @@ class Reply:
             self.container = named
 
     def _start(self, index: int, block: dict[str, Any]) -> None:
+        block.update({name: _string(block[name]) for name in _STRINGS if name in block})
         if block.get("type") == "text":
-            block["text"] = "" + (block.get("text") or "")  # a TypeError when it is no string
+            block.setdefault("text", "")
             block["citations"] = list(map(dict, block.get("citations") or []))
         self.blocks[index] = block
         self._open.add(index)
@@ -484,6 +486,12 @@ class Reply:
                 self.malformed.add(str(self.blocks[index].get("id", "")))
             self._stop(index)
         return [{"type": "content_block_stop", "index": index} for index in opened]
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise TypeError("not a string")
+    return value or ""
 
 
 # --- refusals and losses -----------------------------------------------------------------------------------------------
