@@ -479,7 +479,7 @@ class Engine:
     def result(self, item: Json) -> SearchResult | None:
         """Return a hit as a result, in plain text (`hit` makes one), None when it is none."""
         title, urls, words, dates, more, scores = (values(item, self.fields.get(name, name)) for name in _RESULT)
-        return hit(title, next(filter(None, urls), None), words, moment(*dates), more, scores[0])
+        return hit(title, next(filter(None, urls), None), words, moment(*dates), more, next(iter(scores), None))
 
     def part(self, raw: Any, kind: type[T], path: str) -> T:
         """Return a part that every answer has.

@@ -9,8 +9,8 @@ Replies are used in the order of the requests' arrival; `behave` takes a functio
 fixture) fails when replies are left, requests came that no reply was for, or a request was refused unnoticed.
 
 Each request of a batch is examined like one of its own and answered by the same script; a refused one ends as `errored`.
-A batch stays in progress for `polls` look-ups (0: the first one shows it ended). What goes wrong is told beforehand: `expire`
-(custom ids whose requests are not begun in time), `swallow` (the next creation works, and its answer is lost on the way) and
+A batch stays in progress for `polls` look-ups (0: the first one shows it ended). What goes wrong is told beforehand:
+`swallow` (the next creation works, and its answer is lost on the way), `mangle` (what becomes of the lines of results) and
 `fail` (statuses that the next requests about batches get).
 """
 
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,8 +47,6 @@ from tests.fakes.replies import Failure, Part, new_id
 from tests.fakes.server import Handler, Received, Server
 
 JSON = dict[str, Any]
-NOT_IN_BATCHES = ("stream", "speed", "thread")
-MAX_BATCH_BYTES = 256_000_000
 KINDS = ("succeeded", "errored", "canceled", "expired")
 
 
@@ -92,7 +91,6 @@ class Batches:
     answer: Callable[[JSON], JSON]
     polls: int = 0
     known: dict[str, Batch] = field(default_factory=dict)
-    expire: Container[str] = ()
     swallow: bool = False
     mangle: Callable[[list[str]], list[str]] = list  # what becomes of the lines of results on their way
     fail: list[int] = field(default_factory=list)
@@ -103,13 +101,11 @@ class Batches:
         requests = body.get("requests")
         if not isinstance(requests, list) or not requests:
             refuse("requests: List should have at least 1 item after validation, not 0")
-        if len(requests) > 100_000:
-            refuse("requests: List should have at most 100000 items after validation")
-        names = [request.get("custom_id") for request in requests]
+        names = [request["custom_id"] for request in requests]
         if len(set(names)) < len(names):
             refuse("requests: custom_id must be unique within a batch")
-        for number, request in enumerate(requests):
-            self._check(number, request)
+        if wrong := [name for name in names if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)]:
+            refuse(f"requests: custom_id {wrong[0]!r}: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
         results = [{"custom_id": request["custom_id"], "result": self._result(request)} for request in requests]
         batch = Batch(new_id("msgbatch"), results, self.polls)
         self.known[batch.id] = batch
@@ -121,20 +117,7 @@ class Batches:
             refuse(f"No message batch found with id {id}", 404, "not_found_error")
         return self.known[id]
 
-    def _check(self, number: int, request: JSON) -> None:
-        for name in request:
-            if name not in ("custom_id", "params"):
-                refuse(f"requests.{number}.{name}: Extra inputs are not permitted")
-        name = request.get("custom_id")
-        if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.replace("_", "").replace("-", "").isalnum():
-            refuse(f"requests.{number}.custom_id: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
-        for field_name in NOT_IN_BATCHES:
-            if request.get("params", {}).get(field_name):
-                refuse(f"requests.{number}.params.{field_name}: not supported in batches")
-
     def _result(self, request: JSON) -> JSON:
-        if request["custom_id"] in self.expire:
-            return {"type": "expired"}
         try:
             message = self.answer(request["params"])
         except Refused as refused:
@@ -153,8 +136,12 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
     batches.log.append(f"{request.method} {request.path.removeprefix('/v1/messages/batches')}")
     if batches.fail:
         refuse("scripted failure", batches.fail.pop(0), "api_error")
-    if id is None and request.method == "POST":
-        return _created(batches, request, batches.create(body or {}), url)
+    if id is None:
+        batch = batches.create(body or {})
+        if batches.swallow and request.transport is not None:
+            batches.swallow = False
+            request.transport.close()
+        return web.json_response(batch.body(url))
     batch = batches.find(id)
     if request.path.endswith("/results"):
         if not batch.ended:
@@ -162,15 +149,6 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
         lines = batches.mangle([json.dumps(entry) for entry in reversed(batch.results)])  # the order is not promised
         return web.Response(text="".join(f"{line}\n" for line in lines), content_type="application/x-jsonl")
     batch.polls_left -= 1
-    return web.json_response(batch.body(url))
-
-
-def _created(batches: Batches, request: web.Request, batch: Batch, url: str) -> web.Response:
-    """Answer a creation, unless the answer is to be lost."""
-    if batches.swallow:
-        batches.swallow = False
-        assert request.transport is not None
-        request.transport.close()
     return web.json_response(batch.body(url))
 
 
@@ -299,9 +277,9 @@ class MessagesAPI(Server):
             refuse("Invalid bearer token", 401, "authentication_error")
         return version
 
-    async def _json(self, request: web.Request, most: int = MAX_BYTES) -> dict[str, Any]:
+    async def _json(self, request: web.Request) -> dict[str, Any]:
         raw = await request.read()
-        if len(raw) > most:
+        if len(raw) > MAX_BYTES:
             refuse("Request exceeds the maximum size", 413, "request_too_large")
         try:
             body = json.loads(raw)
@@ -371,7 +349,7 @@ class MessagesAPI(Server):
 
     async def _batches(self, request: web.Request) -> web.StreamResponse:
         self._admit(request)
-        body = await self._json(request, MAX_BATCH_BYTES) if request.method == "POST" else None
+        body = await self._json(request) if request.method == "POST" else None
         return await serve(self.batches, request, self.url, body)
 
     def _batch_answer(self, params: dict[str, Any]) -> dict[str, Any]:

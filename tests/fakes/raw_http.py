@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,11 +23,6 @@ def answer(body: bytes | str = b"", status: str = "200 OK", **headers: str) -> b
 def html(body: str, **headers: str) -> bytes:
     """Return an answer with an HTML page."""
     return answer(body, Content_Type="text/html; charset=utf-8", **headers)
-
-
-def gzipped(body: bytes, **headers: str) -> bytes:
-    """Return an answer with a gzip body."""
-    return answer(gzip.compress(body), Content_Encoding="gzip", **headers)
 
 
 Answers = dict[str, bytes | Handler] | bytes | Handler

@@ -42,7 +42,7 @@ class Received:
     """One request as it came in, and what became of it.
 
     `at` is a `time.monotonic()` stamp, `body` the parsed JSON or None; `refusal` is the text of a refusal, `answer` the
-    whole message or body that was meant to be sent, `peer` the address and port that it came from.
+    whole message or body that was meant to be sent.
     """
 
     method: str
@@ -54,7 +54,6 @@ class Received:
     status: int | None = None
     refusal: str | None = None
     answer: Any = None
-    peer: Any = None
 
     def values(self) -> dict[str, Any]:
         """Return the parameters, wherever they were: the JSON body of a POST, the query string of a GET."""
@@ -154,5 +153,4 @@ async def receive(request: web.Request) -> Received:
         except ValueError:
             form = await request.post()
             body = {name: str(value) for name, value in form.items()} or None
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return Received(request.method, request.path, params, headers, body, peer=peer)
+    return Received(request.method, request.path, params, headers, body)

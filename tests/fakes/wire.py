@@ -13,7 +13,7 @@ import asyncio
 import copy
 import json
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
@@ -160,25 +160,23 @@ odd_json = st.recursive(
 )
 
 
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every place in a body, as the dict or list and the key in it."""
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        yield node, key
+        yield from _places(node[key])
+
+
 @st.composite
 def damaged(draw: st.DrawFn, body: Any) -> Any:
     """Return a recorded body with up to four places in it missing or holding something else."""
     whole = {"body": copy.deepcopy(body)}
     for _ in range(draw(st.integers(1, 4))):
-        node: Any = whole
-        while True:
-            places = list(node) if isinstance(node, dict) else list(range(len(node)))
-            if not places:
-                break
-            place = draw(st.sampled_from(places))
-            if isinstance(node[place], dict | list) and draw(st.integers(0, 3)):
-                node = node[place]
-                continue
-            if isinstance(node, dict) and node is not whole and draw(st.booleans()):
-                del node[place]
-            else:
-                node[place] = draw(odd_json)
-            break
+        places = list(_places(whole))
+        node, key = places[draw(st.integers(0, len(places) - 1))]
+        node[key] = draw(odd_json)
+        if isinstance(node, dict) and node is not whole and draw(st.booleans()):
+            del node[key]
     return whole["body"]
 
 
