@@ -14,7 +14,6 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
-import builtins
 import math
 import signal
 import socket
@@ -62,8 +61,9 @@ RESULTS_TYPE = (
 )
 
 TICK_S = 0.1
-# Seconds for which a program's queries are refused after Ctrl-C: DuckDB runs a stopped query again at once.
-STOPPED_S = 1.0
+# Seconds for which queries are refused after Ctrl-C, counted anew with each: DuckDB runs a stopped query again at once, and
+# IPython does so for each form of its display.
+STOPPED_S = 2.0
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
 # The arguments of one call as text.
@@ -84,8 +84,8 @@ _NO_SEARCH = "There is no search here: answer from what you know, and say what m
 
 
 _SHOWN_CHARS = 60
-# The cell whose query was stopped (None: a program's), and until when it is refused.
-_stopped: tuple[object, float] = (None, 0.0)
+# Until when queries are refused because one was stopped.
+_refused_until = 0.0
 # A byte comes through here for each signal, and any thread can read it.
 _wakeup, _signalled = socket.socketpair()
 _wakeup.setblocking(False)
@@ -167,8 +167,9 @@ def _value(outcome: Outcome) -> Any:
 # --- registering --------------------------------------------------------------------------------------------------------
 
 _ID = "ipy_websearch_id"
-# DuckDB forgets a function with the connection that registered it, and goes on calling it for others: they are kept here.
-_registered: dict[str, tuple[Functions, list[dict[str, Any]]]] = {}
+# The functions of each database by the number that its own function `_ID` gives. DuckDB forgets a function with the connection
+# that registered it, and goes on calling it for others: they are kept here.
+_registered: dict[str, Functions] = {}
 
 
 def register(
@@ -225,35 +226,32 @@ def register(
     given = EnrichOptions(
         None, {}, model=model, provider=provider, concurrency=concurrency, budget_usd=budget_usd, resume=bool(resume)
     )
-    functions = _registered_with(con, prefix) or _create(con, prefix)
+    functions = _functions_in(con, prefix)
     functions.given, functions.on_error, functions.id = given, on_error, uuid.uuid4().hex[:12]
     _listen()
 
 
-def _registered_with(con: Any, prefix: str) -> Functions | None:
-    """Return the functions that any connection has registered with this database, None without."""
+def _functions_in(con: Any, prefix: str) -> Functions:
+    """Return the functions of a connection's database; they are created unless any connection has done so before.
+
+    Raises:
+        ConfigError: the database has others of these names.
+    """
     import duckdb
 
-    try:
+    with suppress(duckdb.Error, KeyError):
         ((number,),) = con.cursor().execute(f"SELECT {prefix}{_ID}()").fetchall()
-    except duckdb.Error:
-        return None
-    return _registered[number][0] if number in _registered else None
-
-
-def _create(con: Any, prefix: str) -> Functions:
-    import duckdb
-
+        return _registered[number]
     functions, number = Functions(prefix), uuid.uuid4().hex
     own = {"name": f"{prefix}{_ID}", "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
-    definitions = [*functions.definitions(), own]
-    for definition in definitions:
+    functions.definitions.append(own)
+    for definition in functions.definitions:
         try:
             con.create_function(**definition)
         except duckdb.Error as exc:
             why = str(exc).splitlines()[0]
             raise ConfigError(f"{definition['name']} cannot be registered ({why}); choose another prefix") from exc
-    _registered[number] = (functions, definitions)
+    _registered[number] = functions
     return functions
 
 
@@ -273,9 +271,9 @@ class Functions:
     on_error: str = "null"
     id: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    definitions: list[dict[str, Any]] = field(init=False)  # the arguments of `create_function` for each
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """Return the arguments of `create_function` for each function."""
+    def __post_init__(self) -> None:
         # Without listed parameters a function takes values of any type and an optional last argument.
         chunked: dict[str, Any] = {"type": "arrow", "null_handling": "special", "side_effects": False, "parameters": None}
         keys: dict[str, Any] = {"side_effects": True, "parameters": ["VARCHAR"], "return_type": "VARCHAR"}
@@ -285,7 +283,7 @@ class Functions:
             {"name": "set_api_key", "function": lambda key: _set_key("ANTHROPIC_API_KEY", key), **keys},
             {"name": "set_brave_api_key", "function": lambda key: _set_key("BRAVE_API_KEY", key), **keys},
         ]
-        return [{**definition, "name": f"{self.prefix}{definition['name']}"} for definition in definitions]
+        self.definitions = [{**definition, "name": f"{self.prefix}{definition['name']}"} for definition in definitions]
 
     def values(self, kind: Kind, columns: Sequence[Any]) -> Any:
         """Return the value of each row, null for a row without; failures become a warning, or an error."""
@@ -405,9 +403,9 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
     Raises:
         KeyboardInterrupt: the user stopped the query, or did a moment ago.
     """
-    global _stopped
-    cell = _cell()
-    if _presses() > before or (_stopped[0] == cell and time.monotonic() < _stopped[1]):
+    global _refused_until
+    if _presses() > before or time.monotonic() < _refused_until:
+        _refused_until = time.monotonic() + STOPPED_S
         raise KeyboardInterrupt(STOPPED)
     task = background.Task(run.run)
     try:
@@ -418,29 +416,19 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
             task.future.result()
     except KeyboardInterrupt:
         # Before anything else: the signal's own exception may still come, and end this block.
-        _stopped = cell, time.monotonic() + (STOPPED_S if cell is None else math.inf)
+        _refused_until = time.monotonic() + STOPPED_S
         task.cancel()
         raise KeyboardInterrupt(STOPPED) from None
 
 
-def _cell() -> object:
-    """Return an identity of the running cell, None outside IPython.
-
-    IPython runs a stopped query again for each form of its display. A cell that is run without a history has the number of the
-    one before, whose result tells them apart.
-    """
-    get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
-    return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
-
-
 def _listen() -> None:
-    """Forget the last stopped query, and have Python write a byte for each signal, which any thread can read.
+    """Refuse no query any more, and have Python write a byte for each signal, which any thread can read.
 
     Only the main thread can do the latter. The wakeup descriptor of an event loop is left alone: then Ctrl-C reaches only the
     main thread.
     """
-    global _stopped
-    _stopped = (None, 0.0)
+    global _refused_until
+    _refused_until = 0.0
     if threading.current_thread() is threading.main_thread():
         before = signal.set_wakeup_fd(_signalled.fileno(), warn_on_full_buffer=False)
         if before not in (-1, _signalled.fileno()):
