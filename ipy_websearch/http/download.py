@@ -434,7 +434,9 @@ async def _hop(
                 raise FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
         finally:
             await response.aclose()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
+    except FetchError:
+        raise
+    except Exception as exc:  # the HTTP libraries raise more than their own classes
         raise FetchError(f"the page could not be read: {failure_words(exc)}: {shown(target.url)}") from exc
     return Download(target.url, response.status_code, content_type, charset, body)
 
