@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
-from urllib.parse import quote
 
 from ipy_websearch.errors import ConfigError, FailureReason
-from ipy_websearch.text import plural, shorten, visible
+from ipy_websearch.text import host_of, one_line, plural, safe_href, shorten, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -558,7 +557,6 @@ def _visible(value: Any) -> Any:
 _TEX = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{c: f"\\{c}" for c in "{}&%$#_"}}
 )
-_ADDRESS = re.compile(r"(?P<scheme>\w+)://(?:[^/?#@]*@)?(?:www\.)?(?P<host>\[[^\]]*\]|[^/?#:]+)", re.IGNORECASE)
 Entry = Mapping[str, str]
 
 
@@ -579,19 +577,16 @@ def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
 
 def _entry(page: Citation, number: int) -> Entry:
     """Return what is known of a page; `url` and `accessed` are "" where it is none of the web, dates are ISO."""
-    url = "".join(visible(page.url).split())
-    found = _ADDRESS.match(url)
-    host, is_web = (found["host"].lower(), found["scheme"] in ("http", "https")) if found else ("", False)
-    day = page.published_date
+    url, host, day = safe_href(page.url) or "", host_of(page.url), page.published_date
     date = f"{day.astimezone(UTC) if day.tzinfo else day:%Y-%m-%d}" if day else ""
     name = re.sub(r"[^a-z0-9]", "", host.split(".")[-2] if "." in host else host) or "source"
     return {
         "id": f"{name}{date[:4]}-{number}",
-        "title": " ".join(visible(page.title).split()) or url,
-        "url": quote(url, safe="/?#:@!&'()*+,;=%-._~") if is_web else "",
-        "place": host or url,
+        "title": one_line(page.title) or page.url,
+        "url": url,
+        "place": host,
         "date": date,
-        "accessed": f"{datetime.now(UTC):%Y-%m-%d}" if is_web else "",
+        "accessed": f"{datetime.now(UTC):%Y-%m-%d}" if url else "",
     }
 
 

@@ -326,9 +326,8 @@ _NAME = re.compile(
 
 
 class Sentence(NamedTuple):
-    """A sentence as written, its words as they are compared, and their stems."""
+    """The words of a sentence, as they are compared, and their stems."""
 
-    source: str
     words: tuple[str, ...]
     stems: frozenset[str]
 
@@ -431,10 +430,10 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text, parsed for comparison."""
-    parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
-    sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
+    parts = [tuple(tokenize(part)) for part in SENTENCE_END.split(text) if part.strip()]
+    sentences = tuple(Sentence(words, frozenset(map(stem, words))) for words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
-    language = _language(text, [word for _, words in parts for word in words])
+    language = _language(text, [word for words in parts for word in words])
     return Text(text, sentences, stems, read(text), language)
 
 

@@ -128,8 +128,15 @@ def server(session: Session) -> MCPServer:
     ) -> Hits:
         """Search the web. `freshness` is pd, pw, pm or py (past day, week, month, year) or "2026-01-01to2026-06-30"; only one
         of the lists of domains may be given. Without `provider` the engines that have a key are asked, then Wikipedia."""
-        domains: dict[str, Any] = {"allowed_domains": allowed_domains or (), "blocked_domains": blocked_domains or ()}
-        found = await session.search(query, count=count, provider=provider, freshness=freshness, country=country, **domains)
+        found = await session.search(
+            query,
+            count=count,
+            provider=provider,
+            freshness=freshness,
+            country=country,
+            allowed_domains=allowed_domains,
+            blocked_domains=blocked_domains,
+        )
         hits = [Hit(one.title, one.url, one.description, iso(one.published_date) or None) for one in found]
         return Hits(hits, found.provider, _usd(found.cost_usd), found.notices)
 
@@ -156,11 +163,17 @@ def server(session: Session) -> MCPServer:
             if isinstance(event, ToolFinished):
                 calls += 1
                 await context.report_progress(calls, message=event.summary)
-        await context.report_progress(calls + 1, message="answered")
         answer = run.answer
         assert answer is not None
-        facts = answer.model, answer.searches, _usd(answer.cost_usd), answer.limit, answer.notices
-        return Answered(str(answer), answer.citations, *facts)
+        return Answered(
+            str(answer),
+            answer.citations,
+            answer.model,
+            answer.searches,
+            _usd(answer.cost_usd),
+            answer.limit,
+            answer.notices,
+        )
 
     @made.tool(annotations=READS)
     async def enrich(
@@ -176,10 +189,14 @@ def server(session: Session) -> MCPServer:
         with its source, the quoted words and a confidence; what was not found is null."""
         import pandas as pd
 
-        if not rows:
-            return Filled([], 0, 0.0)
-        limits = {"max_searches": max_searches, "budget_usd": budget_usd}
-        work = session.enrichment(pd.DataFrame(rows, dtype=object), columns, provider=provider, progress=False, **limits)
+        work = session.enrichment(
+            pd.DataFrame(rows, dtype=object),
+            columns,
+            provider=provider,
+            progress=False,
+            max_searches=max_searches,
+            budget_usd=budget_usd,
+        )
         await _run(work, context)
         frame = work.frame()
         added = json.loads(frame[added_names(work.plan.columns, True)].to_json(orient="records", date_format="iso"))

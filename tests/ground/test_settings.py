@@ -141,7 +141,6 @@ def test_each_place_counts_before_the_next(tmp_path: Path, monkeypatch: pytest.M
     keys.set("brave", "from-the-session")
     assert keys.find("brave") == ("from-the-session", "session")
     assert keys.secrets() == ["from-the-session"] and "from-the" not in repr(keys)
-    assert keys.forget("brave") == ["session", str(path)] and not path.exists()
     with pytest.raises(ConfigError, match="the keys are: anthropic, brave"):
         keys.find("braev")
 
