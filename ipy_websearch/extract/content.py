@@ -58,7 +58,7 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 # keeps them, counts them as one character of text and hands them back with the text it selects.
 _FIRST_MARK, _MARKS = 0x20000, 42_000
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
-_HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
+_HEAVY_RUNS, _HEAVY_CHARACTERS = 5_000, 2_000_000
 _MAX_DEPTH = 300  # markdownify takes three calls a level, trafilatura's time grows with its square
 # A block with a larger share of the page's text is not boilerplate, whatever it is called; a cookie bar of fewer characters can
 # be much of a short page.

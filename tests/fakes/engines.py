@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ def hit(
     }
 
 
-def made_up(query: str, count: int, start: int = 0) -> list[Hit]:
+def made_up(query: str, count: int) -> list[Hit]:
     """Return `count` results for a query, the same ones every time."""
     slug = re.sub(r"\W+", "-", query.lower()).strip("-")[:40]
     return [
@@ -61,7 +60,7 @@ def made_up(query: str, count: int, start: int = 0) -> list[Hit]:
             f"Page {n} says that {query} has {n} parts.",
             date=f"2026-10-{n % 28 + 1:02d}T08:00:00",
         )
-        for n in range(start + 1, start + count + 1)
+        for n in range(1, count + 1)
     ]
 
 
@@ -128,9 +127,8 @@ class Engine(Server):
     @property
     def queries(self) -> list[str]:
         """The search words of all searches, in order."""
-        values = [request.values() for request in self.requests]
-        words = [str(v.get("q") or v.get("query") or v.get("srsearch") or "") for v in values]
-        return [entry for entry in words if entry]
+        words = (request.values().get(self.query) for request in self.requests)
+        return [str(entry) for entry in words if entry]
 
     @property
     def refusals(self) -> list[str]:
@@ -151,11 +149,11 @@ class Engine(Server):
         """Return an error body in the engine's own shape."""
         return {"error": {"code": status, "message": message or f"Error {status}"}}
 
-    def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON], start: int = 0) -> Handler:
+    def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON]) -> Handler:
         """Return the handler of one path.
 
-        `look` refuses, or returns (query, count, start) for the script to answer, or an `Answer` of its own; `shape` makes
-        the body out of results.
+        `look` refuses, or returns (query, count) for the script to answer, or an `Answer` of its own; `shape` makes the body
+        out of results.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -167,28 +165,23 @@ class Engine(Server):
                 received.status, received.refusal = refusal.status, refusal.reason
                 return _respond(refusal.status, refusal.body, {})
             answer = seen if isinstance(seen, Answer) else self._next(received.values(), *seen)
-            count = None if isinstance(seen, Answer) else seen[1]
             await asyncio.sleep(self.latency_s + answer.delay_s)
             if answer.hang_up and request.transport is not None:
                 request.transport.abort()
                 return web.Response()
             body = answer.body
             if body is None:
-                body = shape(list(answer.results or [])[:count], received.values()) | answer.fields
+                body = shape(list(answer.results or [])[: seen[1]], received.values()) | answer.fields
             received.status, received.answer = answer.status, body
-            return _respond(answer.status, body, self.answer_headers() | answer.headers)
+            return _respond(answer.status, body, answer.headers)
 
         return handle
 
-    def answer_headers(self) -> dict[str, str]:
-        """Return the headers that the engine puts on its answers."""
-        return {}
-
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Refuse what the engine does not take; return (query, count, start)."""
+    def look(self, received: Received) -> tuple[str, int]:
+        """Refuse what the engine does not take; return query and count."""
         values = self.checked(received, self.fields)
         name, usual = self.count
-        return values[self.query], int(values.get(name, usual)), 0
+        return values[self.query], int(values.get(name, usual))
 
     def checked(self, received: Received, fields: Mapping[str, Form], required: str = "") -> JSON:
         """Check the key and every parameter; return the parameters."""
@@ -216,12 +209,10 @@ class Engine(Server):
         """Return the next scripted answer, or else this body."""
         return self._queue.popleft() if self._queue else Answer(body=body)
 
-    def _next(self, values: JSON, query: str, count: int, first: int) -> Answer:
+    def _next(self, values: JSON, query: str, count: int) -> Answer:
         if self._queue:
             return self._queue.popleft()
-        if self._behaviour is None:
-            return Answer(made_up(query, count, first))
-        made = self._behaviour(values)
+        made = self._behaviour(values) if self._behaviour else made_up(query, count)
         if isinstance(made, Answer):
             return made
         return Answer(body=made) if isinstance(made, dict) else Answer(made)
@@ -311,68 +302,36 @@ class Brave(Engine):
         hint = {"type": "rich", "hint": {"vertical": vertical, "callback_key": key}}
         self.reply(hits, fields={"rich": hint})
 
-    def answer_headers(self) -> dict[str, str]:
-        """Return the rate limit headers: one window of a second, one of a month."""
-        return {
-            "X-RateLimit-Limit": "50, 0",
-            "X-RateLimit-Policy": "50;w=1, 0;w=2592000",
-            "X-RateLimit-Remaining": "49, 0",
-            "X-RateLimit-Reset": "1, 1419704",
-        }
-
-    def error_body(self, status: int, code: str | None = None, detail: str | None = None, meta: JSON | None = None) -> JSON:
+    def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Brave writes it."""
-        codes = {401: "SUBSCRIPTION_TOKEN_INVALID", 403: "OPTION_NOT_IN_PLAN", 404: "NOT_FOUND", 422: "VALIDATION"}
-        codes |= {429: "RATE_LIMITED"}
-        limits = {"plan": "Search", "rate_limit": 1, "rate_current": 1, "quota_limit": 2000, "quota_current": 12}
+        codes = {401: "SUBSCRIPTION_TOKEN_INVALID", 403: "OPTION_NOT_IN_PLAN", 422: "VALIDATION", 429: "RATE_LIMITED"}
         error = {
-            "id": "0b6a7e5e-0000-4000-8000-000000000000",
             "status": status,
-            "code": code or codes.get(status, "INTERNAL"),
-            "detail": detail or ("Request rate limit exceeded for plan." if status == 429 else "Something went wrong."),
-            "meta": meta if meta is not None else limits if status == 429 else {},
+            "code": codes.get(status, "INTERNAL"),
+            "detail": message or "Something went wrong.",
+            "meta": {},
         }
-        return {"type": "ErrorResponse", "error": error, "time": int(time.time())}
+        return {"type": "ErrorResponse", "error": error, "time": 1_764_000_000}
 
     def has_key(self, received: Received) -> bool:
-        """Return True when the key is there; a wrong one is answered with 422."""
-        if received.headers.get("x-subscription-token") != self.key:
-            body = self.error_body(422, "SUBSCRIPTION_TOKEN_INVALID", "The provided subscription token is invalid.")
-            raise Refusal(422, body, "the subscription token is missing or wrong")
-        return True
+        """Return True when the key is there."""
+        return received.headers.get("x-subscription-token") == self.key
 
     def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a parameter, as the validation of the API writes it."""
-        problem = {"type": "value_error", "loc": ["query", name], "msg": why, "input": None}
-        body = self.error_body(422, "VALIDATION", "Unable to validate request parameter(s)", {"errors": [problem]})
-        return Refusal(422, body, f"{name}: {why}")
+        """Return the refusal of a parameter."""
+        return Refusal(422, self.error_body(422, f"{name}: {why}"), f"{name}: {why}")
 
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Return the web search with its start."""
-        query, count, _ = super().look(received)
-        if len(str(received.values().get("goggles", ""))) > 50_000:
-            raise self.invalid("goggles", "the goggle is too long")
-        return query, count, count * int(received.values().get("offset", 0))
-
-    def _look_context(self, received: Received) -> tuple[str, int, int]:
+    def _look_context(self, received: Received) -> tuple[str, int]:
         values = self.checked(received, self.CONTEXT)
-        if "api-version" in received.headers:
-            raise self.invalid("Api-Version", "the header is not accepted here")
-        return str(values["q"]), min(int(values.get(name, 20)) for name in ("count", "maximum_number_of_urls")), 0
+        return str(values["q"]), min(int(values.get(name, 20)) for name in ("count", "maximum_number_of_urls"))
 
     def _look_rich(self, received: Received) -> Answer:
-        self.has_key(received)
-        key = received.params.get("callback_key", "")
-        if key not in self.rich:
-            raise Refusal(404, self.error_body(404, detail="No results for this callback key."), f"no callback key {key!r}")
-        return Answer(body=self.rich[key])
+        self.checked(received, {"callback_key": ""}, "callback_key")
+        return Answer(body=self.rich[received.params["callback_key"]])
 
     def _shape_web(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        results = [_brave_result(entry, bool(values.get("extra_snippets"))) for entry in hits]
-        query = {"original": values["q"], "more_results_available": bool(results), "spellcheck_off": False, "country": "us"}
-        mixed = {"type": "mixed", "main": [{"type": "web", "index": n, "all": False} for n in range(len(results))]}
-        body: JSON = {"type": "search", "query": query, "mixed": mixed | {"top": [], "side": []}}
-        return body | ({"web": {"type": "search", "results": results, "family_friendly": True}} if results else {})
+        web = {"web": {"type": "search", "results": [_brave_result(entry) for entry in hits]}} if hits else {}
+        return {"type": "search", "query": {"original": values["q"]}} | web
 
     def _shape_context(self, hits: Sequence[Hit], values: JSON) -> JSON:
         generic = [
@@ -382,7 +341,6 @@ class Brave(Engine):
         sources = {
             entry["url"]: {
                 "title": entry["title"],
-                "hostname": entry["url"].split("/")[2],
                 "age": ["a day", entry["date"][:10], "some days ago"] if entry["date"] else None,
             }
             for entry in hits
@@ -390,25 +348,11 @@ class Brave(Engine):
         return {"grounding": {"generic": generic, "map": []}, "sources": sources}
 
 
-def _brave_result(entry: Hit, snippets: bool) -> JSON:
+def _brave_result(entry: Hit) -> JSON:
     """Return one web result; a date is both absolute (without a zone) and in words, or both are absent."""
-    host = entry["url"].split("/")[2]
-    result = {
-        "title": entry["title"],
-        "url": entry["url"],
-        "is_source_local": False,
-        "is_source_both": False,
-        "description": entry["description"],
-        "language": "en",
-        "family_friendly": True,
-        "type": "search_result",
-        "subtype": "generic",
-        "is_live": False,
-        "meta_url": {"scheme": "https", "netloc": host, "hostname": host, "path": ""},
-    }
-    if entry["date"]:
-        result |= {"page_age": entry["date"] if "T" in entry["date"] else f"{entry['date']}T00:00:00", "age": "4 days ago"}
-    return result | ({"extra_snippets": entry["extra"][:5]} if snippets and entry["extra"] else {})
+    date = entry["date"]
+    dates = {"page_age": date if "T" in date else f"{date}T00:00:00", "age": "4 days ago"} if date else {}
+    return {name: entry[name] for name in ("title", "url", "description")} | {"extra_snippets": entry["extra"][:5]} | dates
 
 
 # --- Wikipedia -------------------------------------------------------------------------------------------------------
@@ -444,7 +388,7 @@ class Wikipedia(Engine):
         """Return the refusal of a parameter: an error with status 200."""
         return Refusal(200, {"error": {"code": f"bad_{name}", "info": why}}, f"{name}: {why}")
 
-    def _look(self, received: Received) -> tuple[str, int, int] | Answer:
+    def _look(self, received: Received) -> tuple[str, int] | Answer:
         agent = received.headers.get("user-agent", "")
         if not re.search(r"\(.*(@|https?://|\+|contact).*\)", agent):
             raise Refusal(403, "Please set a user-agent and respect our robot policy", f"user agent {agent!r}")
@@ -523,11 +467,6 @@ class Google(Engine):
             raise self.invalid("cx", "Request contains an invalid argument: cx.")
         return True
 
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Return the search with its start, which counts from 1."""
-        query, count, _ = super().look(received)
-        return query, count, int(received.params.get("start", 1)) - 1
-
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         return {"items": [_google_item(entry) for entry in hits]} if hits else {}
 
@@ -583,7 +522,7 @@ class Firecrawl(Engine):
         """Return an error as Firecrawl writes it."""
         return {"success": False, "error": message or f"Error {status}"}
 
-    def look(self, received: Received) -> tuple[str, int, int]:
+    def look(self, received: Received) -> tuple[str, int]:
         """Return the search; only one list of domains may be given."""
         values = received.values()
         if values.get("includeDomains") and values.get("excludeDomains"):
@@ -603,7 +542,7 @@ class Firecrawl(Engine):
         credits = 2 * -(-len(web) // 10) + (len(web) if scrape else 0)
         return {"success": True, "data": {"web": web}, "creditsUsed": credits, "id": ID}
 
-    def _scrape(self, received: Received) -> tuple[str, int, int] | Answer:
+    def _scrape(self, received: Received) -> tuple[str, int] | Answer:
         url = self.checked(received, self.SCRAPE, "url")["url"]
         metadata = {"title": url, "sourceURL": url, "url": url, "statusCode": 200, "creditsUsed": 1, "proxyUsed": "basic"}
         return self.scripted({"success": True, "data": {"markdown": self._page(url), "metadata": metadata}})
@@ -661,12 +600,11 @@ class SearXNG(PlainEngine):
         """Return an error: JSON for 400, a page otherwise."""
         return {"error": message or "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
 
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Return the search: ten results a page."""
+    def look(self, received: Received) -> tuple[str, int]:
+        """Return the search."""
         if received.values().get("format") != "json":
             raise Refusal(403, self.error_body(403), "format=json was not asked for")
-        query, count, _ = super().look(received)
-        return query, count, 10 * (int(received.values().get("pageno", 1)) - 1)
+        return super().look(received)
 
 
 class Tavily(PlainEngine):
@@ -688,7 +626,7 @@ class Tavily(PlainEngine):
         country="[a-z][a-z ]{3,}",
     )
 
-    def look(self, received: Received) -> tuple[str, int, int]:
+    def look(self, received: Received) -> tuple[str, int]:
         """Return the search; the lists of domains have a length each."""
         for name, most in (("include_domains", 300), ("exclude_domains", 150)):
             if len(received.values().get(name) or []) > most:

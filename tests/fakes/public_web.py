@@ -2,7 +2,6 @@
 
     web = PublicWeb().start()
     web.page("http://example.org/a", "<h1>Hello</h1>")
-    web.name("intranet.example", "10.0.0.7")
 
 So the package's address checks run on the real values, over real TCP. Only http: there is no certificate.
 """
@@ -10,7 +9,7 @@ So the package's address checks run on the real values, over real TCP. Only http
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -22,13 +21,12 @@ FIRST_ADDRESS = "93.184.216."
 
 @dataclass(slots=True)
 class Page:
-    """One answer: body, status and headers; `delay_s` before it, `piece_delay_s` between each of its 1,000-byte pieces."""
+    """One answer: body, status and headers; `delay_s` before it."""
 
     body: bytes
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    delay_s: float = 0.0
-    piece_delay_s: float = 0.0
+    status: int
+    headers: dict[str, str]
+    delay_s: float
 
 
 class PublicWeb(Server):
@@ -48,53 +46,30 @@ class PublicWeb(Server):
         network_guard.redirects.clear()
         super().stop()
 
-    def page(
-        self,
-        url: str,
-        body: str | bytes = "",
-        *,
-        status: int = 200,
-        delay_s: float = 0.0,
-        piece_delay_s: float = 0.0,
-        **headers: str,
-    ) -> str:
-        """Put a page on the web and return its address; underscores in header names become hyphens."""
+    def page(self, url: str, body: str | bytes = "", *, status: int = 200, delay_s: float = 0.0, **headers: str) -> str:
+        """Put a page on the web and return its address; underscores in header names become hyphens.
+
+        Its host resolves to a public address of its own.
+        """
         scheme, _, rest = url.partition("://")
         assert scheme == "http", "the pretended web has no certificates: use http"
-        host = rest.split("/")[0]
-        if host.split(":")[0] not in network_guard.names:
-            self.name(host.split(":")[0])
-        port = int(host.split(":")[1]) if ":" in host else 80
-        for address in network_guard.names[host.split(":")[0]]:
-            network_guard.redirects[(address, port)] = ("127.0.0.1", self.port)
-        raw = body.encode() if isinstance(body, str) else body
+        name, _, port = rest.split("/")[0].partition(":")
+        for address in network_guard.names.setdefault(name.lower(), [f"{FIRST_ADDRESS}{len(network_guard.names) + 10}"]):
+            network_guard.redirects[(address, int(port or 80))] = ("127.0.0.1", self.port)
         sent = {"content_type": "text/html; charset=utf-8"} | headers
         fields = {name.replace("_", "-").title(): value for name, value in sent.items()}
-        self.pages[f"{host}/{rest.partition('/')[2]}"] = Page(raw, status, fields, delay_s, piece_delay_s)
+        host, _, path = rest.partition("/")
+        self.pages[f"{host}/{path}"] = Page(body.encode() if isinstance(body, str) else body, status, fields, delay_s)
         return url
 
     def redirect(self, url: str, target: str, status: int = 302) -> str:
         """Let one address lead to another."""
         return self.page(url, status=status, location=target)
 
-    def name(self, host: str, *addresses: str) -> None:
-        """Let a name resolve to these addresses, by default to a public one of its own."""
-        chosen = list(addresses) or [f"{FIRST_ADDRESS}{len(network_guard.names) + 10}"]
-        network_guard.names[host.lower()] = chosen
-
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        received = await receive(request)
-        self.requests.append(received)
+        self.requests.append(await receive(request))
         page = self.pages.get(f"{request.host}{request.path_qs}")
         if page is None:
             return web.Response(status=404, text="<h1>Not found</h1>", content_type="text/html")
         await asyncio.sleep(page.delay_s)
-        response = web.StreamResponse(status=page.status, headers=page.headers)
-        await response.prepare(request)
-        if not page.piece_delay_s:
-            await response.write(page.body)
-            return response
-        for first in range(0, len(page.body), 1000):
-            await response.write(page.body[first : first + 1000])
-            await asyncio.sleep(page.piece_delay_s)
-        return response
+        return web.Response(body=page.body, status=page.status, headers=page.headers)

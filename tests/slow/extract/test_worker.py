@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,6 @@ def forked_extraction() -> None:
     """Processes are started as users start them."""
 
 
-@pytest.fixture
-def worker() -> Iterator[ExtractionWorker]:
-    """Give a worker and close it."""
-    made = ExtractionWorker()
-    yield made
-    made.close()
-
-
 def read(worker: ExtractionWorker, body: bytes = PAGE, content_type: str = UTF8) -> Page:
     """Return what the worker makes of `body`, from a loop of its own."""
     return asyncio.run(worker.extract(body, url=URL, content_type=content_type))
@@ -57,11 +49,6 @@ def running(pid: int) -> bool:
         return False
 
 
-def pid_of(worker: ExtractionWorker) -> int | None:
-    """Return the id of the worker's process, None before its first page."""
-    return worker.process and worker.process.pid
-
-
 def soon(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Return whether `condition` becomes true in time."""
     end = time.monotonic() + seconds
@@ -72,24 +59,21 @@ def soon(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     return True
 
 
-def test_a_worker_gives_what_extract_gives_keeps_its_process_and_takes_it_with_it(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_worker_keeps_its_process_and_takes_it_with_it(tmp_path: Path, monkeypatch: Any) -> None:
     """The process knows no key, can write no file, and runs no json.py that lies beside the notebook."""
-    expected = extract(PAGE, url=URL, content_type=UTF8)
     for name in ("json.py", "lxml.py", "trafilatura.py", "sitecustomize.py", "ipy_websearch.py"):
         (tmp_path / name).write_text("open('was_run', 'a').write(__name__)\nraise SystemExit('shadowed')\n")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
     worker = ExtractionWorker()
-    assert pid_of(worker) is None
-    assert read(worker) == expected
-    pid = pid_of(worker)
+    assert worker.process is None and read(worker) == extract(PAGE, url=URL, content_type=UTF8) and worker.process is not None
+    pid = worker.process.pid
     with pytest.raises(FetchError, match="is image/png, 5,008 bytes; only text"):
         read(worker, b"\x89PNG\r\n\x1a\n" + bytes(5000), "text/html")
-    assert pid_of(worker) == pid and pid is not None and pid != os.getpid() and not (tmp_path / "was_run").exists()
+    assert worker.process.pid == pid and not (tmp_path / "was_run").exists()
     if sys.platform.startswith("linux"):
         assert b"secret" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert "Max file size             0                    0" in Path(f"/proc/{pid}/limits").read_text()
-        assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
         del worker  # the refusal's traceback holds it too, until the collector has run after the worker's thread let go
         assert soon(lambda: gc.collect() >= 0 and not running(pid))
 
@@ -99,30 +83,26 @@ def test_a_worker_gives_what_extract_gives_keeps_its_process_and_takes_it_with_i
 )
 def test_a_page_that_takes_too_much_gives_its_words_and_the_next_page_works(limits: dict[str, float], body: bytes) -> None:
     worker = ExtractionWorker(**limits)  # type: ignore[arg-type]
-    try:
-        first = read(worker) and pid_of(worker)
+    with closing(worker):
         got = read(worker, body)
         assert got.note == "plain text only: it took too long or too much memory" and got.content.count("item") == 29_000
-        assert pid_of(worker) != first and read(worker).content.startswith("# Rows")
-    finally:
-        worker.close()
+        assert read(worker).content.startswith("# Rows")
 
 
-def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionWorker) -> None:
+def test_a_cancelled_page_holds_nobody_up_and_harms_no_other() -> None:
     """The page at work is killed; one that only waits for its turn is dropped from the queue."""
 
-    async def cancelled() -> Page:
+    async def cancelled(worker: ExtractionWorker) -> Page:
         await worker.extract(PAGE, url=URL)
-        long = asyncio.ensure_future(worker.extract(ENDLESS, url=URL))
-        other = asyncio.ensure_future(worker.extract(PAGE, url=URL, content_type=UTF8))
-        waiting = asyncio.ensure_future(worker.extract(PAGE, url=URL))
+        long, other, waiting = (asyncio.ensure_future(worker.extract(body, url=URL)) for body in (ENDLESS, PAGE, PAGE))
         await asyncio.sleep(0.05)
         waiting.cancel()
         long.cancel()
         assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(long, waiting, return_exceptions=True))
         return await other
 
-    assert asyncio.run(cancelled()).note == ""
+    with closing(ExtractionWorker()) as worker:
+        assert asyncio.run(cancelled(worker)).note == ""
 
 
 @linux
