@@ -88,7 +88,7 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
 
     row = closed_object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()})
     schema = closed_object({"rows": {"type": "array", "items": row}})
-    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=schema, concludes=True)
+    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, schema=schema, concludes=True)
 
 
 def closed_object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -92,8 +92,8 @@ class Tool:
     """A tool that the model may call; `call` gets the validated input.
 
     `counts_as_search` calls count against `max_searches`. `price` is what a call is expected to be billed, so that a budget can
-    be checked before it is made. A tool that `concludes` takes the answer itself. `schema` stands in for the input model's,
-    `strict_schema` too: one that the API holds the model to.
+    be checked before it is made. `schema` stands in for the input model's. A tool that `concludes` takes the answer itself, in
+    a schema that the API holds the model to (`strict`).
     """
 
     name: str
@@ -104,17 +104,16 @@ class Tool:
     price: tuple[Charge, ...] = ()
     timeout_s: float = 30.0
     schema: Mapping[str, Any] | None = None
-    strict_schema: Mapping[str, Any] | None = None
     concludes: bool = False
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
         """The JSON schema of the input."""
-        return self.strict_schema or self.schema or input_schema(self.input_model)
+        return self.schema or input_schema(self.input_model)
 
     def definition(self) -> Mapping[str, Any]:
-        """Return the tool as the Messages API wants it: name, description, input_schema (strict where one is given)."""
-        strict = {"strict": True} if self.strict_schema is not None else {}
+        """Return the tool as the Messages API wants it: name, description, input_schema."""
+        strict = {"strict": True} if self.concludes else {}
         return {"name": self.name, "description": self.description, **strict, "input_schema": dict(self.input_schema)}
 
     def parsed(self, given: Mapping[str, Any]) -> BaseModel:

@@ -272,10 +272,11 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
         body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
         raw = await engine.ask(body, "/v2/scrape")
-        output = _page_output(engine.part(raw, dict, "data"), url)
+        data = engine.part(raw, dict, "data")
+        page = _page(data, url)
         try:
-            final = output.urls[0] if output.urls else url
-            judge_domain(final, REDIRECTED, defaults.allowed_domains, defaults.blocked_domains)
+            judge_domain(page.final_url, REDIRECTED, defaults.allowed_domains, defaults.blocked_domains)
+            output = _page_output(page, data)
         except FetchError as exc:
             output = unread(url, exc)
         return replace(output, charges=engine.charges(raw, price))
@@ -375,8 +376,8 @@ def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Images", "\n".join(f"- {image}" for image in images)
 
 
-def _page_output(data: Mapping[str, Any], asked: str) -> ToolOutput:
-    page = _page(data, asked)
+def _page_output(page: Page, data: Mapping[str, Any]) -> ToolOutput:
+    asked = page.url
     output = ToolOutput(
         f"scraped {shown(asked)}" + (f" ({shorten(page.title, 80)})" if page.title else ""),
         text=f"content: empty; url: {page.final_url}",
