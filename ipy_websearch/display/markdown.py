@@ -38,8 +38,9 @@ STYLES = {
     "left": "text-align:left;vertical-align:top",  # JupyterLab drops "start"
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
     "small": "font-size:.85em;opacity:.8",
-    "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
-    "background-color:rgba(128,128,128,.1);border-radius:3px",
+    # JupyterLab breaks code in the middle of words
+    "code": "font-size:.85em;white-space:pre-wrap;word-break:normal;max-height:24em;overflow:auto;margin:4px 0 8px;"
+    "padding:6px 10px;background-color:rgba(128,128,128,.1);border-radius:3px",
     "chip": "font-size:.78em;line-height:1.2;padding:1px 7px;border-radius:9px;text-decoration:none;white-space:nowrap;"
     "background-color:rgba(128,128,128,.16);vertical-align:baseline",
 }
@@ -50,7 +51,8 @@ _TAGS = set(
 _PROPERTIES = set(
     "background-color border border-bottom border-collapse border-left border-radius color display flex flex-wrap font-size "
     "font-weight gap height line-height margin margin-left margin-top max-height max-width min-width opacity overflow "
-    "overflow-wrap padding padding-top text-align text-decoration text-overflow vertical-align white-space width".split()
+    "overflow-wrap padding padding-top text-align text-decoration text-overflow vertical-align white-space width "
+    "word-break".split()
 )
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -156,7 +157,8 @@ def cost_view(frame: Any) -> View | None:
     shown = frame.tail(_COST_ROWS) if calls else frame.head(_COST_ROWS)
     known = _CALL if calls else (*(name for name in frame.columns if name not in (*_SUMS, *_HIDDEN)), "usd", *_SUMS)
     names = [name for name in known if name in frame.columns and not (name in _IDLE and (frame[name] == _IDLE[name]).all())]
-    columns = {name: [usd(value) if name == "usd" else cell(value, 96) for value in shown[name]] for name in names}
+    written = {"usd": usd, "input_tokens": "{:,}".format, "output_tokens": "{:,}".format}
+    columns = {name: list(map(written.get(name, partial(cell, width=96)), shown[name])) for name in names}
     largest = frame["usd"].max()
     budget_usd = (settings_in_force() or WebSearch()).session_budget_usd if summary.scope == "this session" else None
     share = math.fsum(frame["usd"].dropna()) / budget_usd if budget_usd else 0.0

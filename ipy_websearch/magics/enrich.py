@@ -72,7 +72,7 @@ def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any
     if name in variables and fits(variables[name]):  # the others are not looked at: some fail or connect when they are
         return variables[name]
     found = [key for key, value in variables.items() if fits(value)]
-    hint = did_you_mean(name, found) or (f" (there is {', '.join(found[:8])})" if found else "")
+    hint = did_you_mean(name, found) or (f"; there are: {', '.join(found[:8])}" if found else "")
     raise UsageError(f"there is no {kind} called {name!r}{hint}")
 
 
