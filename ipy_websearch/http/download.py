@@ -536,16 +536,16 @@ AT_ONCE = 2
 
 _TIMEOUT_S = 15.0
 _KIND = "robots-3"
+_TOKEN = "ipy_websearch"  # our name in the files, with which `user_agent` begins
 
 
 class RobotsFiles:
-    """The files of the hosts that one reader has met. `user_agent` introduces us; its first word is our name in the files."""
+    """The files of the hosts that one reader has met. `user_agent` introduces us."""
 
     def __init__(
         self, *, user_agent: str, cache: Cache | None = None, download: Callable[..., Awaitable[Download]] | None = None
     ) -> None:
         self._user_agent = user_agent
-        self._token = user_agent.partition("/")[0].partition(" ")[0]
         self._cache = cache or Cache(None)
         self._download = download
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -563,7 +563,7 @@ class RobotsFiles:
             text, failure = await self._file(origin, allow)
         if failure:
             raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {failure}")
-        if not _robots_rules(text).can_fetch(target.url, self._token):
+        if not _robots_rules(text).can_fetch(target.url, _TOKEN):
             raise FetchError(f"{shown(target.url)} is not read in bulk: {origin}/robots.txt forbids it")
 
     def turn(self, host: str) -> asyncio.Semaphore:

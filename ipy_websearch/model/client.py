@@ -418,7 +418,7 @@ class Reply:
                 case "message_start":
                     message = event.get("message") or {}
                     self.model = str(message.get("model") or "")
-                    self._head(message, message)
+                    self._head(message.get("usage"), message.get("container"))
                 case "content_block_start":
                     self._start(index, dict(event.get("content_block") or {}))
                 case "content_block_delta":
@@ -428,20 +428,19 @@ class Reply:
                 case "message_delta":
                     self.stop_reason = _string(delta.get("stop_reason")) or self.stop_reason
                     self.stop_details = dict(delta.get("stop_details") or {}) or self.stop_details
-                    self._head(event, delta)
+                    self._head(event.get("usage"), delta.get("container"))
                 case "message_stop":
                     self.complete = True
         except (TypeError, AttributeError, ValueError, OverflowError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
-    def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
+    def _head(self, usage: Any, container: Any) -> None:
         """Take in the fields that the beginning and the end of a message share."""
-        if isinstance(usage := event.get("usage"), Mapping):
+        if isinstance(usage, Mapping):
             self.usage_fields.update({name: value for name, value in usage.items() if value is not None})
-        named = event.get("container") or part.get("container")
-        if isinstance(named, Mapping) and isinstance(named.get("id"), str):
-            self.container = named
+        if isinstance(container, Mapping) and isinstance(container.get("id"), str):
+            self.container = container
 
     def _start(self, index: int, block: dict[str, Any]) -> None:
         block.update({name: _string(block[name]) for name in _STRINGS if name in block})

@@ -41,14 +41,13 @@ Message = dict[str, Any]
 class Platform:
     """A platform's features.
 
-    `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
+    `search_results`: `search_result` blocks with citations. `tool_choice`: "none" for a
     last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
     serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`).
     """
 
     name: str
     search_results: bool = True
-    is_error: bool = True
     tool_choice: bool = True
     caching: bool = True
     server_tools: bool = False
@@ -58,7 +57,7 @@ class Platform:
 
 def _text_and_tools(name: str) -> Platform:
     """Return a server of open models that promises text and tools only."""
-    return Platform(name, search_results=False, is_error=False, tool_choice=False, caching=False, other_models=True)
+    return Platform(name, search_results=False, tool_choice=False, caching=False, other_models=True)
 
 
 ANTHROPIC = Platform("anthropic", server_tools=True)
@@ -74,7 +73,7 @@ PLATFORMS = {
         _text_and_tools("ollama"),
         _text_and_tools("lmstudio"),
         _text_and_tools("llamacpp"),
-        Platform("vllm", search_results=False, is_error=False, caching=False, other_models=True),
+        Platform("vllm", search_results=False, caching=False, other_models=True),
         Platform("litellm", other_models=True),
     )
 }
@@ -251,7 +250,7 @@ def tool_result(call_id: str, output: ToolOutput, platform: Platform, *, cited: 
     text = "" if blocks else output.text or plain_results(output.passages)
     found = [_search_result(p, cited) for p in output.passages if any(map(str.strip, p.paragraphs))] if blocks else []
     content = found or [{"type": "text", "text": text or "No results."}]
-    failed = {"is_error": True} if output.is_error and platform.is_error else {}
+    failed = {"is_error": True} if output.is_error else {}
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}
 
 

@@ -59,8 +59,7 @@ def test_a_cloud_that_is_not_set_up_is_one_clear_line(session: Any, platform: st
 def test_a_local_server_is_asked_without_a_key(
     messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    """Results go as plain text. Ollama gets no flags that it drops: no `is_error`, no breakpoints, and no tools where
-    `tool_choice` would forbid them."""
+    """Results go as plain text. Ollama gets no breakpoints, and no tools where `tool_choice` would forbid them."""
     messages_api.key = "none"
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     session.settings.platform = platform
@@ -70,7 +69,7 @@ def test_a_local_server_is_asked_without_a_key(
     assert answer.text == "Matz." and answer.cost_usd is None
     _, second, last = messages_api.bodies
     assert second["messages"][-1]["content"][0]["content"][0]["type"] == "text"
-    assert ("tools" in last) == ("cache_control" in str(last)) == ("is_error" in str(last)) == (platform == "litellm")
+    assert ("tools" in last) == ("cache_control" in str(last)) == (platform == "litellm")
     roles = [message["role"] for message in last["messages"]]
     assert all(role != following for role, following in zip(roles, roles[1:], strict=False))
 
