@@ -253,10 +253,10 @@ async def reply_events(
     Raises:
         ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
     """
-    if "event-stream" in kind:
-        batches = read_events(pieces)
-    else:
-        batches = binary_events(pieces) if BINARY in kind else json_events(pieces, redact)
+    if "json" in kind or "html" in kind:  # a login page is told as what it is
+        batches = json_events(pieces, redact)
+    else:  # a stream, whatever else it is called on its way
+        batches = binary_events(pieces) if BINARY in kind else read_events(pieces)
     async for events in batches:
         for n, event in enumerate(events):
             if event.get("type") == "error":

@@ -131,7 +131,6 @@ def refused(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, ask: Ask
         (b"null", JSON, "null"),
         (b"[" * 100_000, JSON, "[[[["),
         (b"<html><h1>Sign in</h1><script>x</script>", "text/html", "Sign in"),
-        (b'data: {"choices": []}\n\ndata: [DONE]\n\n', "text/plain", "choices"),
     ],
 )
 def test_what_is_no_messages_api_is_told(
@@ -165,7 +164,8 @@ def test_what_is_no_batch_is_told(ask: Ask, content: bytes, kind: str, monkeypat
 
 @pytest.mark.parametrize("ask", [events, whole])
 def test_odd_answers_are_understood(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API's error under a status of success, bytes that are no UTF-8, compressed messages."""
+    """The API's error under a status of success, bytes that are no UTF-8, compressed messages, a stream by another name."""
+    assert answered(monkeypatch, b'data: {"type": "ping"}\n\n', "text/plain", ask) == [{"type": "ping"}]
     assert refused(monkeypatch, OVERLOADED, JSON, ask).kind == "overloaded_error"
     zipped = gzip.compress(CAFE.replace(b"?", b"e"))
     for content, heads, said in (
