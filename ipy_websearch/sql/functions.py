@@ -14,6 +14,7 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
+import builtins
 import math
 import signal
 import socket
@@ -61,9 +62,8 @@ RESULTS_TYPE = (
 )
 
 TICK_S = 0.1
-# Seconds for which queries are refused after Ctrl-C, counted anew with each: DuckDB runs a stopped query again at once, and
-# IPython does so for each form of its display.
-STOPPED_S = 2.0
+# Seconds for which a program's queries are refused after Ctrl-C: DuckDB runs a stopped query again at once.
+STOPPED_S = 1.0
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
 # The arguments of one call as text.
@@ -84,8 +84,8 @@ _NO_SEARCH = "There is no search here: answer from what you know, and say what m
 
 
 _SHOWN_CHARS = 60
-# Until when queries are refused because one was stopped.
-_refused_until = 0.0
+# The cell whose query was stopped (None: a program's), and until when it is refused.
+_stopped: tuple[object, float] = (None, 0.0)
 # A byte comes through here for each signal, and any thread can read it.
 _wakeup, _signalled = socket.socketpair()
 _wakeup.setblocking(False)
@@ -403,9 +403,9 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
     Raises:
         KeyboardInterrupt: the user stopped the query, or did a moment ago.
     """
-    global _refused_until
-    if _presses() > before or time.monotonic() < _refused_until:
-        _refused_until = time.monotonic() + STOPPED_S
+    global _stopped
+    cell = _cell()
+    if _presses() > before or (_stopped[0] == cell and time.monotonic() < _stopped[1]):
         raise KeyboardInterrupt(STOPPED)
     task = background.Task(run.run)
     try:
@@ -416,19 +416,29 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
             task.future.result()
     except KeyboardInterrupt:
         # Before anything else: the signal's own exception may still come, and end this block.
-        _refused_until = time.monotonic() + STOPPED_S
+        _stopped = cell, time.monotonic() + (STOPPED_S if cell is None else math.inf)
         task.cancel()
         raise KeyboardInterrupt(STOPPED) from None
 
 
+def _cell() -> object:
+    """Return an identity of the running cell, None outside IPython.
+
+    IPython runs a stopped query again for each form of its display. A cell that is run without a history has the number of the
+    one before, whose result tells them apart.
+    """
+    get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
+    return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
+
+
 def _listen() -> None:
-    """Refuse no query any more, and have Python write a byte for each signal, which any thread can read.
+    """Forget the last stopped query, and have Python write a byte for each signal, which any thread can read.
 
     Only the main thread can do the latter. The wakeup descriptor of an event loop is left alone: then Ctrl-C reaches only the
     main thread.
     """
-    global _refused_until
-    _refused_until = 0.0
+    global _stopped
+    _stopped = (None, 0.0)
     if threading.current_thread() is threading.main_thread():
         before = signal.set_wakeup_fd(_signalled.fileno(), warn_on_full_buffer=False)
         if before not in (-1, _signalled.fileno()):

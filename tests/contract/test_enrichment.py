@@ -16,7 +16,8 @@ from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record
 from tests.fakes.engines import hit
 from tests.fakes.replies import delay, error, refusal, stop, usage
 
-FOUND = [hit("https://example.org/acme", "Acme", "The CEO of Acme is Jo Doe since 2019.")]
+ACME = "https://example.org/acme"
+FOUND = [hit(ACME, "Acme", "The CEO of Acme is Jo Doe since 2019.")]
 
 
 def test_rows_order_and_index_stay_and_columns_are_added(messages_api: Any) -> None:
@@ -48,40 +49,26 @@ def test_several_columns_share_a_request_and_have_their_types(messages_api: Any)
     assert out.iloc[1][list(columns)].isna().all() and len(messages_api.requests) == 2
 
 
-def test_a_value_keeps_the_source_and_quote_that_the_search_bears_out(messages_api: Any, brave_api: Any) -> None:
-    for cell in (
-        {"value": "Jo Doe", "source": "https://example.org/acme", "quote": "CEO of Acme is Jo Doe", "confidence": 0.9},
-        {"value": "Jo Doe", "source": "https://made.up/x", "quote": "Jo leads Acme"},
-    ):
-        brave_api.reply(FOUND)
-        messages_api.reply(search("Acme CEO"))
-        messages_api.reply(record(ceo=cell))
-    good = web.enrich(companies("Acme"), CEO, provider="brave", progress=False).iloc[0]
-    assert (good.ceo, good.ceo_source, good.ceo_confidence) == ("Jo Doe", "https://example.org/acme", 0.9)
-    assert good.ceo_quote == "CEO of Acme is Jo Doe"
-    made_up = web.enrich(companies("Bolt"), CEO, provider="brave", progress=False, resume=False).iloc[0]
-    brave_api._queue.clear()
-    assert pd.isna(made_up.ceo_source) and pd.isna(made_up.ceo_quote)
-
-
 @pytest.mark.parametrize(
-    ("value", "quote", "kept", "said"),
+    ("value", "source", "quote", "kept", "said"),
     [
-        ("Jo Doe", "the CEO of Acme is Jo Doe", True, ""),
-        ("Al Roe", "the CEO of Acme is Jo Doe", True, "ceo is not in its quote (such as Acme)"),
-        ("Jo Doe", "Jo Doe runs Acme with joy", False, "ceo had a quote that no result has; the quote was left out"),
+        ("Jo Doe", ACME, "the CEO of Acme is Jo Doe", True, ""),
+        ("Al Roe", ACME, "the CEO of Acme is Jo Doe", True, "ceo is not in its quote (such as Acme)"),
+        ("Jo Doe", ACME, "Jo Doe runs Acme with joy", False, "ceo had a quote that no result has; the quote was left out"),
+        ("Jo Doe", "https://made.up/x", "Jo leads Acme", False, "ceo had a quote that no result has; the quote was left out"),
     ],
 )
-def test_a_value_without_its_quote_is_less_sure_and_the_report_says_so(
-    messages_api: Any, brave_api: Any, value: str, quote: str, kept: bool, said: str
+def test_a_value_keeps_what_the_search_bears_out_and_is_less_sure_without_its_quote(
+    messages_api: Any, brave_api: Any, value: str, source: str, quote: str, kept: bool, said: str
 ) -> None:
     brave_api.reply(FOUND)
     messages_api.reply(search("Acme CEO"))
-    cell = {"value": value, "source": "https://example.org/acme", "quote": quote, "confidence": 0.9}
+    cell = {"value": value, "source": source, "quote": quote, "confidence": 0.9}
     messages_api.reply(record(ceo=cell))
     out = web.enrich(companies("Acme"), CEO, provider="brave", progress=False)
     row, report = out.iloc[0], str(out.attrs["report"])
-    assert (row.ceo, row.enrich_status, pd.notna(row.ceo_quote)) == (value, "ok", kept)
+    assert (row.ceo, row.enrich_status, row.ceo_quote if kept else None) == (value, "ok", quote if kept else None)
+    assert pd.isna(row.ceo_quote) is not kept and (row.ceo_source == ACME if source == ACME else pd.isna(row.ceo_source))
     assert (row.ceo_confidence < 0.5) == bool(said) and said in report and ("lower confidence" in report) == bool(said)
     again = web.enrich(companies("Acme"), CEO, provider="brave", progress=False)  # from the store
     assert again.ceo_confidence[0] == row.ceo_confidence and said in str(again.attrs["report"])

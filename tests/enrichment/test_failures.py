@@ -135,16 +135,8 @@ def test_a_web_engine_that_stands_in_is_named_in_the_rows_and_the_report_and_not
 def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, offline: list[str]) -> None:
     """With no key and no network; unless they were named, or the built-in model asks."""
     messages_api.behave(searches)
-    with pytest.raises(EnrichmentError, match="the search failed: wikipedia could not be reached"):
-        web.enrich(companies(*(f"Mars {n}" for n in range(40))), CEO, progress=False)
     few = web.enrich(companies("Mars"), CEO, progress=False)
     assert few.enrich_status[0] == "error" and "wikipedia could not be reached" in few.enrich_error[0]
-    with duckdb.connect() as con:
-        sql.register(con)
-        with pytest.warns(UserWarning, match="wikipedia could not be reached"):
-            assert con.sql("SELECT web_search('moons of Mars')").fetchall() == [(None,)]
-        sql.register(con, provider="local")
-        assert con.sql("SELECT web_search('moons of Mars')[1].provider").fetchall() == [("local",)]
     for options in ({"provider": "local"}, {"model": "offline"}):
         assert web.enrich(companies("Mars"), CEO, progress=False, **options).enrich_status[0] == "ok"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -74,26 +73,13 @@ def test_each_kind_of_frame_comes_back_as_it_was_with_equal_values(kind: str, me
         assert out.index.equals(given.index)
 
 
-def test_a_relation_stays_with_its_connection(messages_api: Any) -> None:
-    messages_api.behave(lambda body: record(ceo="Jo"))
-    con = duckdb.connect()
-    con.execute("CREATE TABLE staff AS SELECT 'Jo' AS boss, 40 AS age")
-    out = web.enrich(con.sql("SELECT 'C' AS company"), {"ceo": COLUMNS["ceo"]}, **ROW)
-    assert out.join(con.table("staff"), "ceo = boss").fetchall()[0][-1] == 40
-
-
-def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any, shell: Any) -> None:
+def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any) -> None:
     for given in ([{"company": "C"}], pa.table(ROWS).to_batches()[0], None):
         with pytest.raises(
             ConfigError, match=r"DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation"
         ) as no:
             web.enrich(given, COLUMNS, **ROW)
         assert "\n" not in str(no.value) and type(given).__name__ in str(no.value)
-    messages_api.behave(lambda body: record(ceo="Jo"))
-    shell.ns["lazy"] = pl.LazyFrame(ROWS)
-    cell = "ceo: Who is the CEO of {company}?"
-    ran = shell.run(f"%%enrich lazy --max-searches 0 -o out\n{cell}")
-    assert ran.ok and shell.ns["out"].collect()["ceo"][0] == "Jo" and "3 of 3 cells filled" in ran.stdout
 
 
 def test_hits_and_tables_become_frames_of_every_kind() -> None:
@@ -109,10 +95,3 @@ def test_hits_and_tables_become_frames_of_every_kind() -> None:
     assert list(hits.to_frame(backend="dask").compute().extra_snippets) == [("a", "b"), ()]
     with pytest.raises(ConfigError, match="one of pandas, polars"):
         hits.to_frame(backend="spark")
-
-
-def test_a_missing_library_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ConfigError, match="pip install polars") as no:
-        SearchResults((), "q", "local").to_frame(backend="polars")
-    assert "\n" not in str(no.value)

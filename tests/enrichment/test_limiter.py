@@ -69,19 +69,6 @@ def test_the_limit_settles_at_what_the_server_takes_and_tries_more_now_and_then(
     quickly(main())
 
 
-def test_after_an_outage_the_limit_doubles_with_every_round() -> None:
-    async def main() -> None:
-        server, limits = Server(most=64, cap=0), list[int]()
-        later = asyncio.get_running_loop().call_later
-        later(3.5, setattr, server, "cap", 1000)
-        for n in range(1, 20):
-            later(n * 0.5, lambda: limits.append(server.limiter.limit))
-        assert await server.run(640) < 4 + 2.5 + 10 * 0.2 and server.done == 640
-        assert limits[2] == 1 and limits[-1] == 64
-
-    quickly(main())
-
-
 @pytest.mark.parametrize(("taken", "named_s", "least_s", "most_s"), [(1, 0, 20, 39), (0, 0, 4, 10), (0, 1, 20, 39)])
 def test_after_its_patience_nobody_waits_for_a_server_that_takes_nothing(
     taken: int, named_s: float, least_s: float, most_s: float

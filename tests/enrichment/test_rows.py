@@ -12,7 +12,6 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import Ledger
 from tests.contract.helpers import CEO, companies, record, results_of, search
 from tests.contract.helpers import boss as echo
@@ -60,8 +59,6 @@ def test_a_search_that_reads_pages_gives_their_passages(
         out = ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, progress=False)
         assert list(out.ceo_source) == [about] and len(messages_api.bodies) == 4
     assert "Ada Byron, who has led it" in str(results_of(messages_api.bodies[-1]))
-    with pytest.raises(ConfigError, match="leave read_pages out"):
-        ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, mode="batch", progress=False)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------

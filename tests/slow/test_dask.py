@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
+from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes import warm
 from tests.fakes.notebook import interrupted_when
@@ -214,3 +216,68 @@ def test_what_is_no_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
     with pytest.raises(ConfigError, match="must be a dask.distributed Client.*not 7"):
         ipy_websearch.enrich(companies(1), CEO, cluster=7, **QUIET)
+
+
+# --- the doors: `df.web`, and `%%enrich` with a Dask frame, `--cluster` and `--mode` ----------------------------------------
+
+CELL = "\nmoons: int = How many moons does {planet} have?"
+
+
+def planets() -> Any:
+    """Return a Dask frame of two partitions."""
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"planet": ["Mars", "Saturn", "Mars", "Venus"], "n": range(4)}, index=[3, 5, 7, 9])
+    return dd.from_pandas(frame, npartitions=2)
+
+
+def test_a_dask_frame_has_df_web_when_dask_is_imported_last() -> None:
+    """Importing the package imports no Dask; what waits for it is gone once it is there, and its loader is its own."""
+    lines = [
+        "import sys, ipy_websearch",
+        "assert 'dask' not in sys.modules",
+        "import dask.dataframe as dd, pandas as pd",
+        "frame = dd.from_pandas(pd.DataFrame({'a': [1]}), npartitions=1)",
+        "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, type(dd.__loader__).__name__)",
+    ]
+    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "WebAccessor WebAccessor SourceFileLoader\n"
+
+
+def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, cluster: Any) -> None:
+    """The cluster as a client, as a cluster, and as an address; a frame of pandas or of Dask."""
+
+    def ran() -> Any:
+        return sum(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+
+    address = client.scheduler.address
+    shell.ns.update(frame=planets(), small=planets().compute(), cl=client, local=cluster)
+    options = "--model offline -p local --no-progress --no-sources --fresh"
+    for frame, cluster in [("small", "cl"), ("small", "local"), ("frame", address)]:
+        before = ran()
+        told = shell.run(f"%%enrich {frame} --cluster {cluster} {options} -o out{CELL}")
+        assert told.ok and ran() > before, told.error
+        computed = shell.ns["out"] if frame == "small" else shell.ns["out"].compute()
+        assert list(computed.moons) == [2, 274, 2, 0] and set(computed.enrich_status) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--cluster client_of_min", "no Dask client or cluster called 'client_of_min'; did you mean 'client_of_mine'"),
+        ("--cluster nothing", "no Dask client or cluster called 'nothing' (there is client_of_mine)"),
+        ("--cluster small", "there is no Dask client or cluster called 'small'"),
+        ("--cluster client_of_mine --mode batch", "needs no cluster: the API does the work"),
+        ("--mode bach", "invalid choice: 'bach'"),
+        ("--cluster", "--cluster needs a value"),
+    ],
+)
+def test_what_is_no_cluster_or_mode_is_said_in_one_line(shell: Any, options: str, message: str) -> None:
+    """With the name that was meant, or those that there are; nothing is asked."""
+
+    class Mine:
+        scheduler_address = "tcp://127.0.0.1:9"
+
+    shell.ns.update(small=pd.DataFrame({"planet": ["Mars"]}), client_of_mine=Mine())
+    ran = shell.run(f"%%enrich small --model offline {options}{CELL}")
+    assert not ran.ok and message in str(ran.error)
