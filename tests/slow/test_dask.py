@@ -265,7 +265,7 @@ def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, clu
     ("options", "message"),
     [
         ("--cluster client_of_min", "no Dask client or cluster called 'client_of_min'; did you mean 'client_of_mine'"),
-        ("--cluster nothing", "no Dask client or cluster called 'nothing' (there is client_of_mine)"),
+        ("--cluster nothing", "no Dask client or cluster called 'nothing'"),
         ("--cluster small", "there is no Dask client or cluster called 'small'"),
         ("--cluster client_of_mine --mode batch", "needs no cluster: the API does the work"),
         ("--mode bach", "invalid choice: 'bach'"),
