@@ -155,8 +155,6 @@ def is_loopback(address: str) -> bool:
 def _told(exc: BaseException) -> Response:
     """Return the response for an error."""
     match exc:
-        case ClientDisconnect():
-            return Response(status_code=499)  # nginx's "client closed request": nobody reads it
         case asyncio.CancelledError():  # only the server's end does that
             return _error(503, "the proxy is being stopped", {"x-should-retry": "false", "connection": "close"})
         case HTTPException():

@@ -12,29 +12,15 @@ import ipy_websearch as web
 from ipy_websearch.errors import BudgetExceededError
 from tests.contract.helpers import search
 from tests.fakes.replies import error, text, thinking, tool_use, usage
+from tests.interception.conftest import ASKED, PAIR, SEARCH, WEATHER, kinds
 
-MODEL = "claude-sonnet-5-5"
-SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-WEATHER = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
-PAIR = ["server_tool_use", "web_search_tool_result"]
-ASKED: dict[str, Any] = {
-    "model": MODEL,
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [SEARCH],
-}
 
 
 @pytest.fixture
 def client(messages_api: Any, brave_api: Any) -> Iterator[Any]:
     with web.intercept(anthropic.Anthropic(), provider="brave") as made:
         yield made
-
-
-def kinds(message: Any) -> list[str]:
-    """Return the types of a message's blocks."""
-    return [block.type for block in message.content]
 
 
 def test_one_call_searches_and_answers_in_the_native_shape(client: Any, messages_api: Any, brave_api: Any) -> None:
