@@ -112,14 +112,12 @@ def thinking(content: str = "Let me think.", *, signature: str | None = None) ->
     )
 
 
-def server_search(
-    query: str, results: Sequence[tuple[str, str]] = (), *, error: str | None = None, finished: bool = True
-) -> Content:
-    """A web search run by the API: `results` are (url, title); `error` is an error code; unfinished: no result block."""
+def server_search(query: str, results: Sequence[tuple[str, str]] = ()) -> Content:
+    """A web search run by the API: `results` are (url, title)."""
 
     def make(_: JSON) -> list[Block]:
         call = {"type": "server_tool_use", "id": new_id("srvtoolu"), "name": "web_search", "input": {"query": query}}
-        hits: Any = [
+        hits = [
             {
                 "type": "web_search_result",
                 "url": url,
@@ -129,12 +127,9 @@ def server_search(
             }
             for url, title in results
         ]
-        if error:
-            hits = {"type": "web_search_tool_result_error", "error_code": error}
-        found = {"type": "web_search_tool_result", "tool_use_id": call["id"], "content": hits}
-        return [call, found] if finished else [call]
+        return [call, {"type": "web_search_tool_result", "tool_use_id": call["id"], "content": hits}]
 
-    return Content(make, None if finished else "pause_turn")
+    return Content(make)
 
 
 def web_citation(url: str, title: str, cited_text: str) -> JSON:
@@ -146,11 +141,6 @@ def web_citation(url: str, title: str, cited_text: str) -> JSON:
         "cited_text": cited_text[:150],
         "encrypted_index": f"EncI{next(_numbers):08d}",
     }
-
-
-def block(content: Block, *, stop_reason: str | None = None) -> Content:
-    """Any block, as it is: for shapes that no constructor here makes."""
-    return Content(lambda _: [json.loads(json.dumps(content))], stop_reason)
 
 
 def stop(reason: str, **extra: Any) -> Manner:
