@@ -112,10 +112,11 @@ def test_the_request_form_of_claude_code_is_served_on_bedrock(
     heads = {
         "authorization": "Bearer of-the-caller",
         "anthropic-version": "2023-06-01",
-        "anthropic-beta": "a,b",
+        "anthropic-beta": "claude-code-20250219,mid-conversation-system-2026-04-07",
         "x-app": "cli",
     }
-    forced = {"tool_choice": {"type": "tool", "name": "web_search"}, "metadata": {"user_id": "u"}, "stream": stream}
+    told = [*ASKED["messages"], {"role": "system", "content": "Be brief."}]
+    forced = {"tool_choice": {"type": "tool", "name": "web_search"}, "messages": told, "stream": stream}
     with Clouds() as clouds:
         keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
         for name, value in {**keys, "ANTHROPIC_BEDROCK_BASE_URL": clouds.url}.items():
@@ -129,7 +130,8 @@ def test_the_request_form_of_claude_code_is_served_on_bedrock(
                 httpx2.get(f"{running.url}/v1/models"),
                 httpx2.post(f"{running.url}/v1/messages/count_tokens", json=PLAIN),
             ]
-        assert len(clouds.signatures) == 4 and clouds.betas[0] == ["a", "b"]
+        assert len(clouds.signatures) == 4 and clouds.betas[0] == heads["anthropic-beta"].split(",")
+        assert clouds.bodies[0]["messages"][1]["role"] == clouds.bodies[2]["messages"][1]["role"] == "system"
         clouds.check()
     for response, last in ((searched, "web_search_requests"), (plain, "Matz.")):
         assert response.status_code == 200 and last in response.text

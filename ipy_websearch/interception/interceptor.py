@@ -49,7 +49,7 @@ def intercept(
     *,
     provider: str | None = None,
     search_tool_name: str | None = None,
-    enabled_platforms: Collection[Any] | None = None,
+    enabled_platforms: Collection[str] | None = None,
     max_uses: int | None = None,
 ) -> ClientT:
     """Return a client of the same class whose `messages` run web searches and fetches inside the call.
@@ -108,7 +108,7 @@ class WebSearchInterceptor:
         *,
         provider: str | None = None,
         search_tool_name: str | None = None,
-        enabled_platforms: Collection[Any] | None = None,
+        enabled_platforms: Collection[str] | None = None,
         max_uses: int | None = None,
     ) -> None:
         checked("provider", provider)
@@ -211,7 +211,7 @@ class WebSearchInterceptor:
         warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
 
-def _platform_names(given: Collection[Any]) -> frozenset[str]:
+def _platform_names(given: Collection[str]) -> frozenset[str]:
     """Return names of platforms that there are."""
     if unknown := [name for name in given if name not in PLATFORMS]:
         raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
