@@ -9,7 +9,7 @@ So the package's address checks run on the real values, over real TCP. Only http
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -24,9 +24,9 @@ class Page:
     """One answer: body, status and headers; `delay_s` before it."""
 
     body: bytes
-    status: int
-    headers: dict[str, str]
-    delay_s: float
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
 
 
 class PublicWeb(Server):
