@@ -139,14 +139,3 @@ def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None
     assert cache.clear() == 2 and cache.get("page", "https://a.example/", 900) is None
     cache.close()
     assert not any(b"embarrassing" in file.read_bytes() for file in path.parent.iterdir())
-
-
-def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:
-    cache = Cache(path)
-    cache.put("search", "k", 1)
-    with sqlite3.connect(path) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        cache.put("search", "k", 2)
-        other.rollback()
-    found = cache.get("search", "k", 900)
-    assert found is not None and found[0] == 1 and cache.warnings == []

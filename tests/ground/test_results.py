@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step, Usage
+from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults
 from ipy_websearch.text import plain, visible
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
@@ -56,23 +56,6 @@ def test_sources_are_one_row_each_with_their_passages_joined() -> None:
     assert frame.values.tolist()[0][:3] == [1, "A", "https://a.example/"] and list(frame.cited_text) == ["one … two", "later"]
     assert frame.published_date[0] == DAY and len(answer().sources) == 0
     assert set(frame.read) == {"snippet"}
-
-
-def test_steps_have_their_tokens_and_an_unknown_cost_is_missing() -> None:
-    usage = Usage(10, 5, 100, 20, 30)
-    frame = answer(
-        trace=(Step(1, "model", "m", usage=usage, cost_usd=None), Step(2, "tool", "web_search", is_error=True))
-    ).steps
-    tokens = "input_tokens output_tokens cache_read_tokens cache_write_tokens"
-    assert (
-        list(frame.columns)
-        == f"n kind name detail milliseconds {tokens} cost_usd is_error effort pages_read path bytes error_type".split()
-    )
-    assert (
-        frame.iloc[0, 5:9].tolist() == [10, 5, 100, 50]
-        and pd.isna(frame.cost_usd[0])
-        and frame.is_error.tolist() == [False, True]
-    )
 
 
 def test_rows_have_nullable_types_and_prose_has_none() -> None:

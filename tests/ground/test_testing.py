@@ -10,7 +10,7 @@ import pytest
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, FetchError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
-from ipy_websearch.testing import FakeWeb, check_request
+from ipy_websearch.testing import FakeWeb
 
 ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
 
@@ -36,26 +36,9 @@ def test_search_and_fetch_give_what_was_given() -> None:
         assert "Jo Doe" in answer.text and ACME[0] in list(answer.sources.url)
 
 
-def test_refusals_of_the_api_are_the_real_ones_and_every_reply_must_be_asked_for() -> None:
-    """A 529 is tried again, a 401 is not; the rules of requests are public."""
-    with FakeWeb() as web:
-        web.fail(529)
-        web.reply("There.")
-        assert ipy_websearch.ask("x?").text == "There." and len(web.requests) == 2
-        web.fail(401, "invalid x-api-key")
-        with pytest.raises(ModelError, match=r"refused the key \(401: invalid x-api-key\)"):
-            ipy_websearch.ask("x?")
-        with pytest.raises(ConfigError, match="the fake web has no web tools of its own"):
-            ipy_websearch.ask("x?", tools="native")
-    with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
-        web.reply("too much")
-    said = {"role": "user", "content": [{"type": "text", "text": ""}]}
-    with pytest.raises(ModelError, match="must be non-empty"):
-        check_request({"model": "m", "max_tokens": 1, "messages": [said]})
-
-
 def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None:
-    """`cited` points to a result by its address; without one the test fails. `start` and `stop` do without a block."""
+    """`cited` points to a result by its address; without one, and with a reply too many, the test fails. `start` and `stop` do
+    without a block."""
     web = FakeWeb(search_usd="0.005").start()
     web.add_results("acme", ACME)
     web.reply(web.call("web_search", query="acme"))
@@ -68,3 +51,5 @@ def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None
         web.reply(web.cited("It never was.", "https://never.example/"))
         with pytest.raises(ModelError, match="never.example/ was not given to the model"):
             ipy_websearch.ask("Who?")
+    with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
+        web.reply("too much")

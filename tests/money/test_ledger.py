@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import sqlite3
@@ -84,29 +83,6 @@ def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         tables = {name for (name,) in other.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"ledger", "reservations", "answers", "batch_rows"} and len(cost_frame(ledger)) == 5
-
-
-def test_what_happens_in_one_turn_of_a_loop_is_one_transaction(tmp_path: Path) -> None:
-    """A row's cost and its value are both there or both not, however many enrichments run."""
-    clock = Clock()
-    ledger = Ledger(tmp_path / "l.sqlite", clock=clock)
-    counts, full = [], iter([False, True, False])
-
-    def value(connection: sqlite3.Connection) -> None:
-        if next(full, False):
-            raise sqlite3.OperationalError("the disk is full")
-
-    async def turns() -> None:
-        for _ in range(3):
-            ledger.book([row()])
-            ledger.write(value)
-            await asyncio.sleep(0)
-            with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
-                counts.append(other.execute("SELECT count(*) FROM ledger").fetchone()[0])
-            clock.seconds += RETRY_S + 1
-
-    asyncio.run(turns())
-    assert counts == [1, 1, 3]
 
 
 # --- reservations -------------------------------------------------------------------------------------------------------

@@ -36,13 +36,6 @@ def asking() -> None:
     print(messages)
 
 
-async def awaiting() -> None:
-    """A session has the same as coroutines."""
-    session = web.Session()
-    assert_type(await session.ask("How many moons has Mars?", follow=True), Answer)
-    assert_type(await session.search("moons of Mars"), SearchResults)
-
-
 def intercepting() -> None:
     """A client keeps its class."""
     assert_type(web.intercept(anthropic.Anthropic(), provider="brave"), anthropic.Anthropic)
