@@ -130,7 +130,7 @@ _CLOCK = re.compile(
 )
 _NUMBER = re.compile(
     r"(?P<coin>US\$|[$€£¥₹])? ?(?<![A-Za-z_\d])(?<![A-Z]-)(?<!\d[.,])"
-    r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?:st|nd|rd|th)?(?:['’]?s\b)?"
+    r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?:st|nd|rd|th)?(?P<tens>['’]?s\b)?"
     rf"|\b(?P<word>(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty[- ])?(?:{'|'.join(_WORDS)}))\b",
     re.IGNORECASE,
 )
@@ -316,6 +316,8 @@ def _number(found: re.Match[str], text: str) -> Number | None:
     )
     bound = 1 if _ABOVE.search(before) else -1 if _BELOW.search(before) else 0
     loose = 0.25 if bound else _roundness(plain) if _ABOUT.search(before) else 0.0
+    if found["tens"] and plain and plain % 10 == 0:
+        bound, loose = 1, 9.5 / plain
     demanded = word not in _LOOSE or (magnitude != "" and word not in ("a", "an"))
     return Number(text[found.start() : behind.end()].strip(), readings, plain, bound, loose, demanded)
 
