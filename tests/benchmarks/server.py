@@ -14,8 +14,6 @@ import json
 import random
 import re
 import sys
-import time
-from datetime import UTC, datetime
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -26,18 +24,14 @@ from tests.fakes import sse
 
 JSON = dict[str, Any]
 # Seconds of an answer, requests at once above which 429 is said (0: any number), its retry-after, the share of requests that
-# get 529, until when (`time.time()`) all get `storm_status`, every how many answers one is cut off, the status of all requests
-# (0: answered), whether answers are streams even where none was asked for.
+# get 529, every how many answers one is cut off, the status of all requests (0: answered), the input tokens of an answer.
 DEFAULTS: JSON = {
     "latency": 0.0,
     "cap": 0,
     "retry_after": 1.0,
     "share_529": 0.0,
-    "storm_until": 0.0,
-    "storm_status": 429,
     "broken_every": 0,
     "status": 0,
-    "stream": False,
     "input_tokens": 900,
 }
 ERRORS = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
@@ -56,7 +50,6 @@ class Service:
         self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0}
         self.active = 0
         self.batches: list[list[JSON]] = []
-        self.created: list[str] = []
         self.random = random.Random(7)
 
     def app(self) -> web.Application:
@@ -65,7 +58,6 @@ class Service:
         app.router.add_post("/v1/messages", self.messages)
         app.router.add_get("/res/v1/web/search", self.search)
         app.router.add_post("/v1/messages/batches", self.create)
-        app.router.add_get("/v1/messages/batches", self.listing)
         app.router.add_get("/v1/messages/batches/batch_{n}", self.batch)
         app.router.add_get("/v1/messages/batches/batch_{n}/results", self.results)
         app.router.add_get("/stats", self.stats)
@@ -96,7 +88,7 @@ class Service:
         self.active -= 1
         self.counts["answered"] += 1
         found, gap_s = self.reply(asked)
-        if asked.get("stream") or self.settings["stream"]:
+        if asked.get("stream"):
             return await _stream(request, found, gap_s)
         body = json.dumps(found)
         if (every := self.settings["broken_every"]) and self.counts["answered"] % every == 0:
@@ -106,8 +98,6 @@ class Service:
     def _refusal(self) -> int:
         if self.settings["status"]:
             return int(self.settings["status"])
-        if time.time() < self.settings["storm_until"]:
-            return int(self.settings["storm_status"])
         if self.settings["cap"] and self.active >= self.settings["cap"]:
             return 429
         return 529 if self.random.random() < self.settings["share_529"] else 0
@@ -163,12 +153,7 @@ class Service:
         self.counts["requests"] += len(requests)
         found = [{"type": "succeeded", "message": self.reply(one["params"])[0]} for one in requests]
         self.batches.append([{"custom_id": one["custom_id"], "result": r} for one, r in zip(requests, found, strict=True)])
-        self.created.append(datetime.now(UTC).isoformat())
         return web.json_response(self._batch(len(self.batches) - 1, ended=False))
-
-    async def listing(self, request: web.Request) -> web.Response:
-        """Answer with all batches."""
-        return web.json_response({"data": [self._batch(n) for n in range(len(self.batches))], "has_more": False})
 
     async def batch(self, request: web.Request) -> web.Response:
         """Answer about a batch: it has ended as soon as it is looked up."""
@@ -185,7 +170,7 @@ class Service:
         where = f"/v1/messages/batches/batch_{number}"
         facts = {
             "request_counts": counts,
-            "created_at": self.created[number],
+            "created_at": "2026-11-24T00:00:00Z",
             "results_url": f"{where}/results" if ended else None,
         }
         return {"id": f"batch_{number}", "processing_status": status, **facts}
