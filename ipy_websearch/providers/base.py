@@ -470,9 +470,10 @@ class Engine:
         path = path or self.hits_at
         if raw.get(path.partition(".")[0]) is None and any(raw.get(sign) for sign in self.signs):
             return []
-        listed = at(raw, path)
-        hits = [hit for hit in items(listed) if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
-        if not isinstance(listed, list) or (listed and not hits):
+        listed = self.part(raw, list, path)
+        urls_at = self.fields.get("url", "url")
+        hits = [hit for hit in listed if any(isinstance(url, str) for url in values(hit, urls_at))]
+        if listed and not hits:
             raise self._unreadable()
         return hits
 

@@ -460,12 +460,8 @@ class Google(Engine):
         return super().environment() | {"GOOGLE_SEARCH_ENGINE_ID": self.engine_id}
 
     def has_key(self, received: Received) -> bool:
-        """Return True when key and engine id are right; a wrong key is answered with 400, as a wrong id is."""
-        if received.params.get("key") != self.key:
-            raise self.invalid("key", "API key not valid. Please pass a valid API key.")
-        if received.params.get("cx") != self.engine_id:
-            raise self.invalid("cx", "Request contains an invalid argument: cx.")
-        return True
+        """Return True when key and engine id are right."""
+        return (received.params.get("key"), received.params.get("cx")) == (self.key, self.engine_id)
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         return {"items": [_google_item(entry) for entry in hits]} if hits else {}

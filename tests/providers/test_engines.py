@@ -687,8 +687,7 @@ from decimal import Decimal
 from ipy_websearch.errors import ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import ProviderInfo
-from ipy_websearch.results import SearchResult, SearchResults
-from ipy_websearch.results import Charge
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 
 class Down(ProviderError):
     def __init__(self, host, status):
@@ -704,18 +703,13 @@ class Engine(base.Engine):
         hits = tuple(SearchResult(u, f"https://{u}/") for u in ("a.example", "b.example"))
         return SearchResults(hits, request.query, "mine", charges=(Charge("mine", usd=Decimal("0.25")),))
 
-class Table(base.Engine, name="table", fields={"title": "names", "url": "link.href"}, billed=("usd", "meta.cost")):
-    def parameters(self, request, query, count, notices):
-        return {"q": query}
-
-TABLE = ProviderInfo("table", "Table", "their_engine:Table", ("TABLE_API_KEY",), "TABLE_BASE_URL", "https://table.example")
 MINE = ProviderInfo("mine", "My engine", "their_engine:Engine")
 LOST = ProviderInfo("lost", "Lost engine", "no_such_module:Engine", keys=("LOST_API_KEY",))
 TAKEN = ProviderInfo("brave", "Not Brave", "their_engine:Engine")
 NONSENSE = "x"
 """
 POINTS = "\n".join(
-    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("TABLE", "MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
+    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
 )
 
 
@@ -746,11 +740,6 @@ def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, t
         use.search("a broken query", provider="MINE")
     with pytest.raises(ProviderError, match="mine.example is down"):
         use.search("who is down", provider="mine")
-    monkeypatch.setenv("TABLE_API_KEY", "fake-table-key-0000")
-    SERVED["table.example"] = Service()
-    SERVED["table.example"].answer({"results": [{"link": {"href": "https://c.example/"}, "names": ["C"]}], "meta": {"cost": 1}})
-    results = use.search(provider="table")
-    assert (results.cost_usd, results[0].title, results[0].url) == (1, "C", "https://c.example/")
     monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")
     with pytest.raises(ConfigError, match="'lost' cannot be loaded from no_such_module"):
         use.search(provider="lost")
