@@ -89,12 +89,12 @@ AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
 _NAMES = """SELECT documents.id, url, words.title FROM documents JOIN words ON words.rowid = documents.id
 WHERE documents.id IN (SELECT value FROM json_each(?))"""
 _IS_IN_MORE_THAN = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
-_ARTICLES = "SELECT lower(title) FROM documents WHERE url LIKE 'corpus://%'"
+_ARTICLES = "SELECT lower(title) FROM documents WHERE url GLOB 'corpus://*'"
 _DOCUMENT = "SELECT title, body, date FROM documents WHERE url = ?"
 _DROP = "DELETE FROM documents WHERE url = ?"
 _KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
-WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"""
+WHERE url GLOB 'corpus://*' GROUP BY 1 ORDER BY 2 DESC, 1"""
 # Further names that an article's line of facts gives; they are searched as its title is.
 _OTHER_NAMES = re.compile(r"^Facts: other names: ([^;\n]+)", re.MULTILINE)
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)

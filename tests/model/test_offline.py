@@ -11,7 +11,7 @@ import pytest
 
 import ipy_websearch as ws
 from ipy_websearch.model.offline.facts import facts_of
-from ipy_websearch.model.offline.passages import LABEL, Source, answer_blocks, best_passages, read_conversation
+from ipy_websearch.model.offline.passages import LABEL, Source, best_passages
 
 CORPUS = Path(ws.__file__).parent / "corpus"
 
@@ -122,16 +122,6 @@ def test_a_follow_up_carries_what_it_leaves_out(questions: list[str], title: str
 def test_the_passages_shown_hold_the_facts_asked_for(question: str, facts: list[str]) -> None:
     shown = ask(question).text.replace("**", "")
     assert all(fact in shown for fact in facts)
-
-
-def test_of_a_long_list_the_part_with_the_fact_is_shown() -> None:
-    items = [f"item {n}: nothing much happened on day {n}" for n in range(60)]
-    text = " - ".join([*items, "the staging server is called heron and runs on port 8443", *items])
-    found = [{"type": "search_result", "source": "n", "title": "Notes", "content": [{"type": "text", "text": text}]}]
-    talk = read_conversation(
-        [{"role": "user", "content": [*found, {"type": "text", "text": "Which port has the staging server?"}]}]
-    )
-    assert any("8443" in block["text"] for block in answer_blocks(talk))
 
 
 def test_where_nothing_was_found_no_passages_are_announced() -> None:

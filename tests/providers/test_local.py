@@ -7,7 +7,7 @@ import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -80,25 +80,26 @@ def notes(tmp_path: Path) -> Path:
         ("C++", "C++"),
         ("R language", "R"),
         ("Brasilia", "Brazil"),
+        ("Wie heißt die Hauptstadt von Österreich?", "Austria"),
+        ("money of Morroco", "Morocco"),
         ("melting point of mercury", "Mercury (element)"),
         ('title:"iron" NEAR(atomic* number)', "Iron"),
     ],
 )
 def test_a_question_finds_its_subject_first(home: Path, query: str, title: str) -> None:
-    """Function words, plurals, accents and signs do not hide the right article, and operators are only words."""
+    """Function words, plurals, accents, German names, signs and a letter too many or too few do not hide the right article;
+    operators are only words."""
     assert ask(home, query)[0].title == title
 
 
 def test_an_answer_is_free_and_holds_the_passage_that_fits(home: Path) -> None:
-    """The description is cut at a word, further paragraphs come in full; scores fall from hit to hit."""
+    """The description is cut at a word, further paragraphs come in full, the line of facts among them."""
     results = ask(home, "who discovered phosphorus")
     hit = results[0]
     assert "Brand" in hit.description and len(hit.description) <= 300 and hit.url == "corpus://elements/phosphorus"
-    assert 1 <= len(hit.extra_snippets) <= 4 and hit.published_date is not None and hit.published_date.tzinfo is UTC
-    assert (results.provider, results.cost_usd, results.charges[0].usd) == ("local", Decimal(0), Decimal(0))
+    assert any(text.startswith("Facts: ") for text in hit.extra_snippets) and len(hit.extra_snippets) <= 4
+    assert (results.provider, results.cost_usd, hit.published_date and hit.published_date.tzinfo) == ("local", Decimal(0), UTC)
     assert ask(home, "mercury", goggles=("$discard",)).notices == ("local cannot apply goggles; ignored",)
-    scores = [hit.score for hit in ask(home, "moons", count=7)]
-    assert len(scores) == 7 and scores == sorted(scores, key=lambda score: -(score or 0))
 
 
 def test_a_question_about_something_else_finds_nothing(home: Path) -> None:
@@ -115,25 +116,6 @@ def test_no_text_is_a_syntax_error(home: Path, query: str) -> None:
         assert len(ask(home, query, count=3)) <= 3
 
 
-def test_a_changed_corpus_is_read_again_and_freshness_is_a_filter(tmp_path: Path) -> None:
-    """What was taken out is gone, what is new is found, nothing is doubled; what has no date is never fresh."""
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "a.md").write_text(
-        "# One\nid: corpus://t/one\ndate: 2026-01-01\n\nalpha common\n\n# Two\nid: corpus://t/two\n\nbeta"
-    )
-    first = LocalProvider(context(tmp_path), corpus=corpus)
-    assert titles(first, "alpha") == ["One"] and titles(first, "beta") == ["Two"]
-    first.close()
-    day = datetime.now(UTC) - timedelta(days=3)
-    (corpus / "a.md").write_text(
-        f"# One\nid: corpus://t/one\ndate: {day:%Y-%m-%d}\n\ngamma\n\n# Old\nid: corpus://t/old\n\ngamma"
-    )
-    second = LocalProvider(context(tmp_path), corpus=corpus)
-    assert titles(second, "alpha") == titles(second, "beta") == [] and sum(second.coverage().values()) == 2
-    assert titles(second, "gamma", freshness="pw") == ["One"] and titles(second, "gamma", freshness="pd") == []
-
-
 def test_a_folder_of_every_kind_of_file_is_found(index: LocalProvider, notes: Path) -> None:
     """Scripts and outputs are not read; code keeps its lines; the folder's name serves as a domain."""
     report = index.add_folder(notes)
@@ -142,6 +124,7 @@ def test_a_folder_of_every_kind_of_file_is_found(index: LocalProvider, notes: Pa
     assert {word: titles(index, word) for word in words} == {word: [title] for word, title in words.items()}
     assert not any(titles(index, word) for word in ("secretword", "outputword"))
     assert titles(index, "quince", allowed_domains=("my-notes",)) and not titles(index, "quince", blocked_domains=("my-notes",))
+    assert titles(index, "quince", freshness="pw") and not titles(index, "zweigelt", freshness="pw"), "it says 2024"
     _, text, _ = index.document((notes / "tool.py").as_uri()) or ("", "", None)
     assert "def neapheight(x):\n    return x" in text
     assert index.document((notes / "plan.md").as_uri()) == ("The plan", "# The plan\n\nWe shall brew zweigelt wine.", PLAN_DAY)
@@ -205,23 +188,12 @@ def test_an_index_is_made_anew_with_its_folders(index: LocalProvider, notes: Pat
 
 
 def test_kernels_that_add_folders_at_once_lose_none(tmp_path: Path) -> None:
-    """The folders of all are in the index, and in the list that it is made again from."""
-    (tmp_path / "no-corpus").mkdir()
+    """The list that the index is made again from has the folders of all."""
     folders = [tmp_path / f"notes-{n}" for n in range(6)]
-    for folder in folders:
+    for folder in (tmp_path / "no-corpus", *folders):
         folder.mkdir()
-        (folder / "note.md").write_text(f"# Note\n\nloquat of {folder.name}")
+        (folder / "note.txt").write_text("loquat")
     kernels = [LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus") for _ in folders]
     with ThreadPoolExecutor(len(folders)) as pool:
         list(pool.map(LocalProvider.add_folder, kernels, folders))
-    (tmp_path / "home" / "index.sqlite").unlink()
-    again = LocalProvider(context(tmp_path / "home"), corpus=tmp_path / "no-corpus")
-    for index in (kernels[0], again):
-        assert index.folders() == [(folder, 1) for folder in folders]
-
-
-def test_a_broken_index_is_set_aside_and_said(tmp_path: Path) -> None:
-    """The articles are found all the same."""
-    (tmp_path / "index.sqlite").write_bytes(b"no database " * 500)
-    results = ask(tmp_path, "How many moons does Mars have?")
-    assert results[0].title == "Mars" and "a new one was begun" in results.notices[0]
+    assert kernels[0].folders() == [(folder, 1) for folder in folders]
