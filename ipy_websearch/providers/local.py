@@ -80,7 +80,7 @@ _INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
 _RANKED = f"""SELECT * FROM (
     SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {{narrowed}} LIMIT {COMMON}
 ) ORDER BY score DESC LIMIT {CANDIDATES}"""
-_ON_SITE = "instr(lower(replace(url, '%20', '-')), '/' || ? || '/')"
+_ON_SITE = "(replace(url, '%20', '-') LIKE '%/' || ? || '/%')"
 # How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 stops behind the last of them, but looks for a
 # phrase that none holds until the end of the index: with the plus it does so once, not once for each document.
 _HELD = """SELECT words.rowid, count(*) FROM json_each(?1) AS phrase CROSS JOIN words
