@@ -27,7 +27,9 @@ _FENCED = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _BLANK_LINES = re.compile(r"^[^\S\n\f]*(?:\n|\Z)|\n(?:[^\S\n\f]*(?:\n|\Z))+", re.MULTILINE)
-_HEADING = re.compile(r"#{1,6} [^\n]*")
+# A heading waits for its text, and a sentence that ends in a colon for the code or the list that it announces.
+_LEADS_ON = re.compile(r"(?:^#{1,6} [^\n]*|:)\Z", re.MULTILINE)
+_IS_CODE = re.compile(r"```|~~~")
 _HEADINGS = re.compile(r"(#{1,6}) ([^\n]*)\n*")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?: \"[^\"\n]{0,300}\")?\)")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
@@ -87,13 +89,14 @@ def content_words(text: str) -> list[str]:
 def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
     """Return the blocks of `markdown` in order, neighbours joined so that there are at most `most`; no block is empty.
 
-    A citation names whole blocks. They end at blank lines; a code fence is never cut, and a heading stays with what follows it.
+    A citation names whole blocks. They end at blank lines; a code fence is never cut and stays with the paragraph above it, a
+    heading, or a sentence that ends in a colon, with what follows it.
     """
     parts: list[str] = []
     # A line feed inside a fence becomes a form feed for a moment, so that blank lines in it part nothing.
     hidden = _FENCED.sub(lambda fence: fence[0].replace("\n", "\f"), markdown.replace("\f", " "))
     for part in filter(None, _BLANK_LINES.split(hidden)):
-        if parts and _HEADING.fullmatch(parts[-1].rpartition("\n")[2]):  # a heading waits for its text
+        if parts and (_LEADS_ON.search(parts[-1]) or _IS_CODE.match(part) and not _IS_CODE.match(parts[-1])):
             parts[-1] += f"\n\n{part}"
         else:
             parts.append(part)
