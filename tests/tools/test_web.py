@@ -237,7 +237,7 @@ def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any,
     assert second.items() >= {"url": "https://docs.example.org/next", **chosen}.items()
     texts = words_of(messages_api.bodies[1]["messages"][-1]["content"][0])
     assert texts.startswith(
-        "# Guide\n\nFirst part.\n```sh\nrun\n\nit\n```\nLast part.\nLinks:\n- https://docs.example.org/next"
+        "# Guide\n\nFirst part.\n\n```sh\nrun\n\nit\n```\nLast part.\nLinks:\n- https://docs.example.org/next"
     )
     panel = answer.panels[0].content
     assert panel.startswith(markdown) and "## Metadata\n\n```yaml\ntitle: The guide" in panel
