@@ -16,12 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
 from ipy_websearch.citations.words import (
     COMPARING,
+    DENYING,
     LANGUAGES,
     LINKS,
     NATIONALITIES,
@@ -314,7 +316,7 @@ _TITLE = re.compile(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$")
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, CLOSE = 0.51, 0.25, 6, 3
+ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
 # The API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11): more follows there.
 CUT = range(140, 161)
 _LAST_LATIN = "\u024f"
@@ -326,8 +328,9 @@ _NAME = re.compile(
 
 
 class Sentence(NamedTuple):
-    """The words of a sentence, as they are compared, and their stems."""
+    """A sentence as written, its words as they are compared, and their stems."""
 
+    source: str
     words: tuple[str, ...]
     stems: frozenset[str]
 
@@ -359,8 +362,7 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     claim, given = parse(sentence), parse("\n".join(texts))
     is_cut = any(len(text) in CUT and text.endswith("...") for text in texts)
     wrong, absent = _lacking_quantities(claim.quantities, given.quantities)
-    copied = {part.words for part in given.sentences}
-    others = [word for part in claim.sentences if part.words not in copied for word in part.words]
+    changed, lacking, others = _altered(claim, given)
     score, is_other_name = 1.0, False
     if claim.language == given.language or "" in (claim.language, given.language):
         content = [word for part in claim.sentences for word in part.words if word not in STOP]
@@ -369,10 +371,11 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
         near, names = _nearest(frozenset(map(stem, content)), given), _lacking_names(claim, given)
         # When nearly all else of it stands in one sentence of the passages, the name is another one.
         is_other_name = bool(names or is_cut) and any(_overlap(content, part.stems) >= 0.7 for part in near)
-        wrong += _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
+        wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
+        absent += lacking
         (wrong if is_other_name else absent).extend(names)
     if is_cut:
-        wrong, absent, score = wrong if is_other_name else [], [], 1.0
+        wrong, absent, score = wrong if is_other_name else changed, [], 1.0
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
         return Claim("unsupported", missing)
@@ -430,10 +433,10 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text, parsed for comparison."""
-    parts = [tuple(tokenize(part)) for part in SENTENCE_END.split(text) if part.strip()]
-    sentences = tuple(Sentence(words, frozenset(map(stem, words))) for words in parts)
+    parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
+    sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
-    language = _language(text, [word for words in parts for word in words])
+    language = _language(text, [word for _, words in parts for word in words])
     return Text(text, sentences, stems, read(text), language)
 
 
@@ -459,6 +462,64 @@ def _language(source: str, words: Sequence[str]) -> str:
         return "kana" if _KANA.search(source) else unicodedata.name(others[0], "").split(" ")[0]
     scores = sorted(((sum(word in common for word in words), name) for name, common in LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
+
+
+# --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
+
+
+def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
+    """Return the facts that are contradicted and those that are missing, for sentences that have a twin in the passages (a
+    sentence that is nearly equal), and the words of the other sentences. Of several twins the one that differs least counts."""
+    wrong: list[str] = []
+    absent: list[str] = []
+    others: list[str] = []
+    for sentence in claim.sentences:
+        enough = TWIN * len(sentence.stems)
+        among = given.sentences if len(sentence.stems & given.stems) >= enough else ()
+        twins = [twin for twin in among if len(sentence.stems & twin.stems) >= enough]
+        changes = [change for twin in twins if (change := _change(sentence, twin, claim.language == "de")) is not None]
+        nearest = min(changes, key=lambda change: len(change[0]) + len(change[1]), default=([], []))
+        wrong += nearest[0]
+        absent += nearest[1]
+        others += () if changes else sentence.words
+    return wrong, absent, others
+
+
+def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
+    """Return the facts that a twin contradicts and those that it lacks; None when the two are not nearly equal."""
+    turned = _turned(sentence.words, twin.words)
+    if turned is None:
+        return None
+    own, other = read(sentence.source), read(twin.source)
+    wrong, absent = _lacking_quantities(own, other)
+    # In German, capitalised words behind the first may be names.
+    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()] if is_german else []
+    absent += [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
+    return turned + wrong + _replaced(own, other), absent
+
+
+def _replaced(own: Quantities, twin: Quantities) -> list[str]:
+    """Return the numbers and dates that stand where a twin with as many has another one."""
+    numbers = zip(own.numbers, twin.numbers, strict=True) if len(own.numbers) == len(twin.numbers) else ()
+    days = zip(own.dates, twin.dates, strict=True) if len(own.dates) == len(twin.dates) else ()
+    found = [number.text for number, other in numbers if number.demanded and not number.stands_for(other)]
+    return found + [day.text for day, other in days if not day.agrees(other)]
+
+
+def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
+    """Return the negations and comparisons in which two nearly equal sentences differ; None when they are not nearly equal."""
+    matcher = SequenceMatcher(None, words, twin, autojunk=False)
+    blocks = matcher.get_matching_blocks()[:-1]
+    if not blocks or sum(block.size for block in blocks) < TWIN * len(words):
+        return None
+    # of a longer twin, the part that stands opposite to the words
+    start = max(0, blocks[0].b - blocks[0].a)
+    end = blocks[-1].b + len(words) - blocks[-1].a
+    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    own = {word for _, i, j, _, _ in changes for word in words[i:j]}
+    other = {word for _, _, _, i, j in changes for word in twin[max(i, start) : min(j, end)]}
+    found = sorted((own ^ other) & NOT) if len(own & NOT) != len(other & NOT) else []
+    return found + [word for one, opposite in OPPOSITES if other & opposite for word in sorted(own & one)]
 
 
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
@@ -550,23 +611,23 @@ def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
     if not near or not words:
         return []
-    if denials := list(_denials(words)):
-        return [word for word, scope in denials if not any(scope & _denied(part.words) for part in near)]
+    if denials := list(_denials(words, NOT)):
+        return [word for word, scope in denials if not any(scope & _denied(part.words, DENYING) for part in near)]
     stems = frozenset(stem(word) for word in words if word not in STOP)
     alike = [part for part in near if len(stems & part.stems) >= 0.6 * len(stems)]
-    denied = alike and not NOT & set(words) and all(_denied(part.words) & stems for part in alike)
+    denied = alike and not DENYING & set(words) and all(_denied(part.words, NOT) & stems for part in alike)
     return ["not"] if denied else []
 
 
-def _denials(words: Sequence[str]) -> Iterable[tuple[str, frozenset[str]]]:
+def _denials(words: Sequence[str], denying: frozenset[str]) -> Iterable[tuple[str, frozenset[str]]]:
     """Yield each negation with the stems of the next three words of content."""
     for i, word in enumerate(words):
         after = words[i + 1 : i + 8]
         idiom = i and words[i - 1] in ("to", "or", "and")  # little or no
         counted = word == "no" and after and after[0].isdigit()  # No. 5
-        if word in NOT and after and after[0] != "only" and not counted and not idiom:
+        if word in denying and after and after[0] != "only" and not counted and not idiom:
             yield word, frozenset([stem(other) for other in after if other not in STOP][:3])
 
 
-def _denied(words: Sequence[str]) -> frozenset[str]:
-    return frozenset().union(*(scope for _, scope in _denials(words)))
+def _denied(words: Sequence[str], denying: frozenset[str]) -> frozenset[str]:
+    return frozenset().union(*(scope for _, scope in _denials(words, denying)))

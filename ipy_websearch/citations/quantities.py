@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -130,7 +130,7 @@ _CLOCK = re.compile(
 )
 _NUMBER = re.compile(
     r"(?P<coin>US\$|[$€£¥₹])? ?(?<![A-Za-z_\d])(?<![A-Z]-)(?<!\d[.,])"
-    r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?:st|nd|rd|th)?(?P<tens>['’]?s\b)?"
+    r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?P<nth>st|nd|rd|th)?(?P<tens>['’]?s\b)?"
     rf"|\b(?P<word>(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty[- ])?(?:{'|'.join(_WORDS)}))\b",
     re.IGNORECASE,
 )
@@ -139,6 +139,9 @@ _BEHIND = re.compile(
     rf"(?:[ -]?(?P<magnitude>[万萬만億亿억]|(?:{_MAGNITUDES})(?!\w)))?(?:[ -]?(?P<unit>[%$€£¥₹]|(?:{_UNIT_NAMES})(?!\w)))?",
     re.IGNORECASE,
 )
+# A number without a unit may have the unit of the range that it begins: "10 to 20 million".
+_RANGE = re.compile(rf" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?[\d.,]*\d{_BEHIND.pattern}", re.IGNORECASE)
+_OR_MORE, _OR_LESS = re.compile(r"\+| or more"), re.compile(" or less")
 _MINUS = re.compile(r"[\s(]?[-–]")
 _ABOUT = re.compile(
     r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near|約|约|약|近|ほぼ"
@@ -187,6 +190,11 @@ class Number:
     def agrees(self, other: Number) -> bool:
         """Return whether a passage's number `other` is, or rounds to, this one."""
         return any(self._is_about(mine, theirs) for mine in self.readings for theirs in other.readings)
+
+    def stands_for(self, other: Number) -> bool:
+        """Return whether it agrees with the number in the same place of a sentence; two limits have to be the same limit."""
+        same = replace(self, bound=0, loose=0.0) if self.bound and self.bound == other.bound else self
+        return same.agrees(other)
 
     def is_about(self, value: float) -> bool:
         """Return whether a bare value, in units or in thousands, millions and so on, or as a share of 1, is this number."""
@@ -306,6 +314,8 @@ def _number(found: re.Match[str], text: str) -> Number | None:
     ways = [(coin or unit, _FACTORS.get(magnitude, 1.0))]
     if magnitude in _UNITS and not coin:
         ways.append((magnitude, 1.0))
+    if not (magnitude or unit) and (range_end := _RANGE.match(text, found.end())):
+        ways.append((coin or (range_end["unit"] or "").lower(), _FACTORS.get((range_end["magnitude"] or "").lower(), 1.0)))
     before, plain = text[max(0, found.start() - 24) : found.start()].rstrip(), values[0][0]
     sign = -1 if before.endswith("minus") or _MINUS.fullmatch(text[max(0, found.start() - 2) : found.start()]) else 1
     readings = tuple(
@@ -314,7 +324,8 @@ def _number(found: re.Match[str], text: str) -> Number | None:
         for name, factor in dict.fromkeys(ways)
         for own, (kind, scale, offset) in [(sign * value * factor, _UNITS.get(name, ("", 1.0, 0.0)))]
     )
-    bound = 1 if _ABOVE.search(before) else -1 if _BELOW.search(before) else 0
+    is_above = _ABOVE.search(before) or _OR_MORE.match(text, behind.end())
+    bound = 1 if is_above else -1 if _BELOW.search(before) or _OR_LESS.match(text, behind.end()) else 0
     loose = 0.25 if bound else _roundness(plain) if _ABOUT.search(before) else 0.0
     if found["tens"] and plain and plain % 10 == 0:
         bound, loose = 1, 9.5 / plain

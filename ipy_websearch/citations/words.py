@@ -16,6 +16,11 @@ NOT = frozenset(  # folded, as words are compared
     "not no never none neither nor without cannot nobody nothing nowhere hardly barely nicht kein keine keinen keinem keiner "
     "nie niemals pas jamais aucun aucune niet geen nunca jamas nao nessuno не ни никогда нет".split()
 )
+_SOFT = frozenset(
+    "fail failed fails lack lacks lacked lacking refuse refused refuses deny denied denies unable instead rather except "
+    "lost lose rejected reject declined decline few little unlike absent false untrue stopped prevent prevented avoid".split()
+)
+DENYING = NOT | _SOFT
 OPPOSITES = tuple(
     sides
     for one, other in (

@@ -49,6 +49,7 @@ RECORDED = Path(__file__).parents[1] / "data"
         ),
         ("The council spent about 5 million on 12 roads.", "The council spent 4.9 million on 12 roads."),
         ("Sunset is at 8:35 PM.", "Sunset today is at 20:35 local time."),
+        ("Between 10 and 20 million people live there.", "Between 10 million and 20 million people live there."),
     ],
 )
 def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passage: str) -> None:
@@ -78,6 +79,18 @@ def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passag
         ("Москва основана в 1247 году.", "Москва основана в 1147 году.", "1247"),
         ("东京的人口超过2100万。", "东京的人口为1404万人。", "2100万"),
         ("The plan covers 2019–2025.", "The plan runs from 2019 to 2023.", "2025"),
+        ("Take 8 cups of rice and 8 oz of butter.", "Take 1 cup of rice and 8 oz of butter.", "8"),
+        (
+            "The bank reopened the case after he was taken to court.",
+            "The bank reopened the case before he was taken to court after all.",
+            "after",
+        ),
+        (
+            "It does not matter who calls, but no one is without a phone.",
+            "It does not matter who calls, but no one is not without a phone.",
+            "not",
+        ),
+        ("Der Vorstand sprach in Hamburg mit Siemens.", "Der Vorstand sprach in Hamburg mit Bosch.", "Siemens"),
     ],
 )
 def test_what_the_passage_says_otherwise_is_unsupported_and_named(sentence: str, passage: str, missing: str) -> None:
