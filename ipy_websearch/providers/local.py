@@ -23,7 +23,6 @@ from decimal import Decimal
 from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,9 +54,8 @@ DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
 # The most documents with the words of a query that are ranked; a word that stands in more of them says nothing beside others.
 COMMON = 2_000
-# The factor for a document that the query names, by its title or another name, and for one that holds two neighbours among the
-# query's first words side by side ("largest country").
-FAVOURED, MAX_PAIRS = 1.3, 4
+# The factor for a document that the query names, by its title or another name.
+FAVOURED = 1.3
 # The share of a query's words that a document must hold, unless the query names it.
 LEAST_COVERAGE = 0.33
 # How alike a word that the index lacks and a word of an article's title must be to count as the same, misspelt: "Morroco".
@@ -174,8 +172,6 @@ class LocalProvider(
         if len(complete) < request.count:
             telling = [term for term in quoted if not self._rows(_IS_IN_MORE_THAN, term, COMMON)]
             ranks = dict(self._rows(select, " OR ".join(telling) or some, *values)) | complete
-        for at in self._held([_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])], ranks):
-            ranks[at] *= FAVOURED
         held, wanted, ranked = self._held(quoted, ranks), set(map(stem, terms)), []
         for at, url, names in self._rows(_NAMES, json.dumps(list(ranks))):
             is_named = any(words and words <= wanted for words in map(_stems, names.split(", ")))
