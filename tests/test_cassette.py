@@ -232,6 +232,30 @@ def test_a_search_of_the_model_that_was_not_recorded_is_the_error_and_not_its_co
     assert isinstance(error, ReplayError) and "ruby author" in str(error) and "another" in str(error)
 
 
+def test_files_of_one_name_in_several_folders_are_not_mixed_up_and_a_missing_page_is_an_error_that_says_so(
+    lesson: Any, pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("docs", "guide"):
+        said = f"This is the {folder}.".encode()
+        fields = {"type": "file", "size": len(said), "content": base64.b64encode(said).decode(), "path": f"{folder}/README.md"}
+        url = pages(f"repos/o/r/contents/{folder}/README.md", json.dumps(fields), "application/json")
+        lesson.model.replies(tool_use("read_research", {"path": f"{folder}/README.md"}), "Read.")
+    page = pages("a", "Größe".encode("latin-1"), "text/plain; charset=latin-1")
+    monkeypatch.setenv("GITHUB_BASE_URL", url.partition("/repos")[0])
+    root, docs, guide = (
+        "%config WebSearch.research_root = 'github:o/r'",
+        "%ask what do the docs say?",
+        "%ask what is the guide?",
+    )
+    lesson.record(root, docs, guide, f"%fetch {page}")
+    _, *ran, read, missed = lesson.replay(root, guide, docs, f"%fetch {page}", f"%fetch {page}bc")
+    assert [re.findall("This is the [a-z]+", str(r.value.messages[2])) for r in ran] == [
+        ["This is the guide"],
+        ["This is the docs"],
+    ]
+    assert read.value.content == "Größe" and isinstance(missed.error, ReplayError) and f"{page}bc" in str(missed.error)
+
+
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
     lesson.shell.run("%search moons of Mars")
     cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]
@@ -272,6 +296,19 @@ def test_engines_are_offered_as_they_were_whatever_is_set_here(lesson: Any, monk
     *ran, refused = lesson.replay(*cells, "%search -p exa x2")
     assert all(r.ok for r in ran) and f"set: {TAPE}" in ran[2].texts()
     assert isinstance(refused.error, MissingKeyError) and TAPE in str(refused.error)
+
+
+def test_a_lesson_of_the_built_in_model_replays_it_and_refuses_a_neighbours_question(
+    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = Lesson(None, brave_api, shell, monkeypatch)
+    cell = "a = %ask who wrote the language Ruby?"
+    told = []
+    for run in (lesson.record, lesson.replay):
+        assert run(cell)[0].ok
+        told.append((shell.ns["a"].text, shell.ns["a"].citations, shell.ns["a"].offline))
+    assert told[0] == told[1] and told[0][2] and "model" not in {entry.get("kind") for entry in lesson.entries}
+    assert isinstance(shell.run("%ask who wrote the language Perl?").error, ReplayError)
 
 
 # --- keys and the file --------------------------------------------------------------------------------------------------

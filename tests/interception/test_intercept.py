@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -244,6 +246,13 @@ def test_thinking_that_is_refused_in_an_edited_history_is_left_out_once(client: 
     assert again.content[-1].text == "In Japan." and search_results(messages_api.bodies[-1])
 
 
+def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messages_api: Any) -> None:
+    held = replies.Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    messages_api.replies([search(), held], "Matz.")
+    ask(client)
+    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
+
+
 def test_a_history_goes_on_without_the_tool_that_made_it(client: Any, messages_api: Any, brave_api: Any) -> None:
     messages_api.replies(search(), text("Matz.", citations=[(0, 0)]))
     first = ask(client)
@@ -434,6 +443,20 @@ def test_the_tool_runner_of_the_sdk_searches_and_runs_its_own_tools(client: Any,
     assert not any("thread" in body for body in messages_api.bodies)
 
 
+def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_api: Any) -> None:
+    def reply(body: Mapping[str, Any]) -> Any:
+        asked = body["messages"][0]["content"]
+        return f"About {asked}." if len(body["messages"]) > 1 else search(f"{asked} topic")
+
+    def asked(n: int) -> str:
+        return str(ask(client, "stream" * (n % 2), messages=[{"role": "user", "content": f"n{n}"}]).content[-1].text)
+
+    messages_api.behave(reply)
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(asked, range(40))) == [f"About n{n}." for n in range(40)]
+    assert sorted(brave_api.queries) == sorted(f"n{n} topic" for n in range(40)) and len(api.cost()) == 120
+
+
 @WAYS
 @pytest.mark.parametrize("failing", [error(529), replies.hang_up()], ids=["busy", "lost"])
 def test_a_later_request_alone_is_sent_again(messages_api: Any, brave_api: Any, way: str, failing: Any) -> None:
@@ -539,6 +562,19 @@ def test_a_reply_that_breaks_in_its_words_ends_in_an_error(client: Any, messages
     with pytest.raises(anthropic.APIStatusError):
         list(client.messages.create(**ASKED, stream=True))
     assert len(messages_api.requests) == 1
+
+
+def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
+    async def run() -> None:
+        async with made("async") as client, client.messages.stream(**ASKED) as stream:
+            async for _ in stream.text_stream:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+    messages_api.reply(WORDS, search(), slow(0.2))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    messages_api.wait(lambda fake: not fake.active)
+    assert brave_api.queries == [] and list(api.cost().kind) == ["model"]
 
 
 @pytest.mark.parametrize("closed", [True, False])
