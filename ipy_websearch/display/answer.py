@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from ipy_websearch import results as ev
 from ipy_websearch.display.render import Terminal, View, bundle, cost, iso, render, words
+from ipy_websearch.loop.ask import STOPPED
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -114,7 +115,7 @@ class AnswerView:
                 return [self._ended(event)]
             case ev.Cited(citation):
                 self.citations = [*self.citations, citation]
-            case ev.Notice(text):
+            case ev.Notice(text) if text not in STOPPED.values():  # these are among the labels
                 return [self._line(text)]
             case ev.LimitReached(_, detail):
                 return [self._line(f"limit reached: {detail.removeprefix('limit reached: ')}")]
@@ -174,10 +175,10 @@ def _articles() -> int:
     return len(read_corpus(files("ipy_websearch.corpus"))[1])
 
 
-def remarks(answer: Answer, doubtful: Sequence[Claim]) -> list[str]:
+def remarks(doubtful: Sequence[Claim], notices: Sequence[str]) -> list[str]:
     """Return the remarks on an answer: its doubtful sentences, for readers who see no colours, then the notices."""
     found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful]
-    return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*answer.notices]
+    return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*notices]
 
 
 def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], list[str]]]:
@@ -238,6 +239,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
         return values | {"parts": [item for item in view.items if item.glyph != "⋯"], "status": status}
     text, doubtful = view.text, [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
+    notices = [notice for notice in answer.notices if notice not in STOPPED.values()]  # these are among the labels
     if view.offline:
         from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it
 
@@ -248,11 +250,11 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         "sources": quoted(view.citations),
         "cards": cards,
         "doubtful": doubtful,
-        "remarks": remarks(answer, doubtful),
+        "remarks": remarks(doubtful, notices),
         "timeline": timeline(answer.trace),
         "panels": list(map(panel_view, answer.panels)),
         "longest": PANELS_CHARACTERS // max(len(answer.panels), 1),
-        "facts": words("answer", "facts_line", answer, len(doubtful)),
+        "facts": words("answer", "facts_line", answer, len(doubtful), len(notices)),
         "session": usd(answer.session_cost_usd),
     }
 
@@ -351,7 +353,7 @@ class _Terminal:
         self._last: Literal["", "line", "text"] = ""
 
     def changed(self, items: Sequence[Item]) -> None:
-        """Write the added items; of a text, the finished paragraphs and list items."""
+        """Write the added items; of a text, the finished paragraphs and list items, and the full lines of the last one."""
         for item in items:
             if item.glyph:
                 self._flush(len(self._rest))
@@ -360,18 +362,32 @@ class _Terminal:
                 self._rest += item.text
                 breaks = [found.start() for found in re.finditer(_BREAK, self._rest)]
                 self._flush(max((at for at in breaks if self._rest.count("```", 0, at) % 2 == 0), default=0))
+                self._flush_lines()
 
     def ended(self) -> None:
         """Write the sources and costs below the text, or the whole answer when none of its text was streamed."""
         view, shown = self._view, answer_view(self._view)
         said = [item.text for item in view.items]
         shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
-        if any(not item.glyph for item in view.items) and not (view.answer and view.answer.rows):  # a table is no streamed text
-            shown |= {"parts": [], **({"labels": []} if view.offline else {})}  # its text has its label
+        streamed = "".join(item.text for item in view.items if not item.glyph).strip()
+        if streamed:
+            table = view.text.removeprefix(streamed) if view.answer and view.answer.rows else ""
+            shown |= {"parts": [Item(table)], **({"labels": []} if view.offline else {})}  # its text has its label
         elif view.answer is None:
             return
         self._flush(len(self._rest))
         self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
+
+    def _flush_lines(self) -> None:
+        """Write the full lines of the waiting text. A table, code and open bold wait for their end."""
+        if not self._terminal.width or "|" in self._rest or "```" in self._rest:
+            return
+        full, _, last = self._terminal.wrap(self._rest).rpartition("\n")
+        if full.strip() and last.strip() and full.count("**") % 2 == full.count("`") % 2 == 0:
+            blank = self._rest[len(self._rest.rstrip()) :]  # which wrapping drops
+            self._rest = full
+            self._flush(len(full))
+            self._rest = last + blank
 
     def _flush(self, end: int) -> None:
         """Write the waiting text up to `end`."""

@@ -368,7 +368,7 @@ class AnswerLoop(Face):
                 return Then.AGAIN  # the paused turn goes back as it is
             meter.reach("max_steps")
             return self._nudge(FINAL_NUDGE)
-        if note := _STOPPED.get(str(reason), f"the model stopped for a reason unknown here: {reason}"):
+        if note := STOPPED.get(str(reason), f"the model stopped for a reason unknown here: {reason}"):
             self.tell(Notice(note))
         untabled = bool(self.columns) and not self._reading and self.rows is None and reason != "pause_turn"
         wordless = not reply.text.strip()
@@ -560,7 +560,7 @@ class AnswerLoop(Face):
 
 
 # The notice for each stop reason, "" for the usual ones.
-_STOPPED = {
+STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
     "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens, or raise the budget",
     "refusal": "the model declined to answer",

@@ -251,7 +251,9 @@ def as_text(value: Any) -> tuple[str, str]:
     """
     import narwhals as nw
 
-    frame: Any = nw.from_native(value, eager_only=True, allow_series=True, pass_through=True)
+    frame: Any = nw.from_native(value, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError("its rows are not in memory; collect the first ones into a variable of their own")
     if frame is not value:
         text, cut = _table(frame.to_frame() if isinstance(frame, nw.Series) else frame)
     else:

@@ -120,7 +120,7 @@ def _index(call: Call, folder: str = "", /, *, remove: bool = False) -> str:
         listed = [f"{count:6,}  {name}" for name, count in index.folders()]
         return "\n".join(listed) or "No folder of yours is in the local index."
     if remove:
-        return f"{path}: {index.remove_folder(path)} documents removed from the local index"
+        return f"{path}: {plural(index.remove_folder(path), 'document')} removed from the local index"
     report = index.add_folder(path)
     counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
     return "\n".join([f"{path}: {counts}", *(f"  skipped {name}: {reason}" for name, reason in report.skipped[:10])])

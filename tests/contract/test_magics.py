@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pytest
 from IPython.core.error import UsageError
 
@@ -124,11 +125,12 @@ def test_follow_and_reset(messages_api: Any, shell: Any) -> None:
         ("%%enrich firms\na: b?\na: c?", UsageError, "stands twice"),
         ("%%enrich firms\nceo: Who leads {compny}?", ConfigError, "did you mean 'company'"),
         ("%ask what is {odd}?", UsageError, "{odd} cannot be written as text: ZeroDivisionError: so odd"),
+        ("%ask what is {lazy}?", UsageError, "{lazy} cannot be written as text: TypeError: its rows are not in memory"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_and_the_cell_fails(shell: Any, cell: str, kind: type, told: str) -> None:
     shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\nodd = Odd()")
-    shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
+    shell.ns.update(firms=pd.DataFrame({"company": ["Acme"]}), lazy=pl.LazyFrame({"n": [1]}))
     ran = shell.run(cell)
     shown = (ran.stdout + ran.stderr).strip()
     assert isinstance(ran.error, kind) and (kind is not UsageError or type(ran.error) is UsageError)

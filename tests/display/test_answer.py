@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -19,10 +20,12 @@ import pytest
 from ipy_websearch import results as ev
 from ipy_websearch.display.answer import AnswerView, LiveAnswer
 from ipy_websearch.display.formatters import register
-from ipy_websearch.display.render import Terminal
+from ipy_websearch.display.render import Terminal, cell, cost, iso
 from ipy_websearch.frames import CostFrame
+from ipy_websearch.loop.ask import STOPPED
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Answer, Citation, Claim, Panel
+from ipy_websearch.text import usd
 from tests.fakes.shown import ANSWER, RUN, SEARCH, html_of, markdown_of, text_of, unstyled
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
@@ -75,6 +78,19 @@ def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
     assert FACTS in text and FACTS in markdown
 
 
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        *((cost(None), "cost unknown"), (cost(Decimal(0)), "free"), (cost(Decimal(1), cached=True), "cached")),
+        *((usd(float("nan")), "unknown"), (usd(Decimal("0.00001")), "<0.0001 USD"), (usd(Decimal("12345.6")), "12,345.60 USD")),
+        *((cell(1926), "1926"), (cell(84_000_000), "84,000,000"), (cell(None), ""), (iso(None), "")),
+        (iso(datetime(2026, 11, 20, 23, tzinfo=timezone(timedelta(hours=-5)))), "2026-11-21"),
+    ],
+)
+def test_amounts_numbers_and_dates_read_as_phrases(told: str, text: str) -> None:
+    assert told == text
+
+
 def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
     answer = replace(ANSWER, text="# Title\n\n" + "It is **much faster** now [1]. " * 12 + "\n\n- one " + "two " * 30)
     shown = text_of(answer, terminal=Terminal(60))
@@ -91,8 +107,8 @@ def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
         ({"limit": "max_steps"}, "Stopped at max_steps: answered from what was found."),
         ({"limit": "timeout"}, "Stopped at the time limit: answered from what was found."),
         ({"limit": "interrupted"}, "Interrupted: this is what had arrived."),
-        ({"stop_reason": "max_tokens"}, "Cut off at max_tokens"),
-        ({"stop_reason": "refusal"}, "The model declined to answer."),
+        ({"stop_reason": "max_tokens", "notices": (STOPPED["max_tokens"],)}, "Cut off at max_tokens"),
+        ({"stop_reason": "refusal", "notices": (STOPPED["refusal"],)}, "The model declined to answer."),
         ({"stop_reason": None}, "The answer broke off: this is what had arrived."),
         ({"trace": UNSEARCHED, "citations": ()}, "No search or page worked: answered from what the model knows; exa refused"),
     ],
@@ -103,6 +119,7 @@ def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, An
     html = html_of(answer)
     assert f"<strong>{label[:7]}" in html and html.index("<strong>") < html.index("faster")
     assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and text_of(answer).startswith(label)
+    assert text_of(answer).count(label[1:27]) == 1, "the loop's notice is not said again"
     assert markdown_of(answer).startswith("> **") and "x.example" not in markdown_of(answer).replace(
         "(https&#58;//x.example)", ""
     )
@@ -134,6 +151,8 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     assert "· limit reached: timeout = 120 s" in text_of(view_of((*RUN, LIMIT)))
     assert "s · starting · ■ stops" in text_of(view_of(())) and "s · claude-x · ■ stops" in text_of(view_of(RUN[:1]))
     assert view.text == "Let me look.\n\nIt is **faster** [1][2]."
+    view.apply(ev.Retracted())
+    assert view.text == "Let me look." and "faster" not in text_of(view), "what the model's server took back disappears"
 
 
 @pytest.mark.parametrize(
@@ -263,6 +282,27 @@ def test_a_terminal_gets_text_calls_sources_and_facts_once_and_in_order() -> Non
     offline = replace(ANSWER, offline=True, model="offline")
     printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta(f"{LABEL}\n\n> Mars has two moons.")), offline)
     assert printed.lower().count("no model read") == 1
+    table = "Let me look.\n\nIt is **faster** [1][2].\n\n| a |\n| --- |\n| b |"
+    printed = streamed(RUN, replace(ANSWER, text=table, rows=({"a": "b"},)))
+    assert printed.count("Let me look.") == printed.count("| b |") == 1, "a table comes without the text before it"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (
+            ("It is `code()` and **bol", "d** and " + "it goes on " * 6),
+            "It is `code()` and bold and it goes\non it goes on it goes on it goes on it\n",
+        ),
+        (("- " + "long word " * 5, "and more"), "- long word long word long word long\n"),
+        (("A | b " * 20, "and more"), ""),
+    ],
+)
+def test_the_full_lines_of_a_paragraph_are_written_as_they_come(
+    pieces: tuple[str, ...], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert unstyled(streamed((*RUN[:1], *map(ev.TextDelta, pieces)), None, Tty())) == shown
 
 
 @pytest.mark.parametrize("size", [1, 7, 500])

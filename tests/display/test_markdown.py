@@ -111,6 +111,8 @@ def test_safe_markdown_keeps_the_structure() -> None:
     )
     assert to_safe_markdown(text) == text
     assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
+    mixed = to_html("Mars:\n\nالقمر تابع للأرض\n\n| a |\n|---|\n| ירח |")
+    assert mixed.count('<p dir="auto">') == 2 and "text-align:right" in mixed and "dir=" not in to_html("Mars")
 
 
 def test_amounts_in_dollars_become_code_in_markdown() -> None:

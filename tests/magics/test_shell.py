@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from typing import Any
 from unittest.mock import Mock
@@ -17,7 +20,7 @@ from ipy_websearch.magics.websearch import COMMANDS, USAGE
 from ipy_websearch.settings import settings_dir
 from tests.fakes.engines import hit
 from tests.fakes.notebook import subprocess_environment
-from tests.fakes.replies import tool_use
+from tests.fakes.replies import slow, tool_use
 
 HEAVY = set("asyncio pandas numpy anthropic httpx aiohttp pydantic lxml yaml sqlite3 narwhals nh3 jinja2".split())
 LOADED = """
@@ -138,6 +141,23 @@ def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, sh
     assert list(shell.run("%panels").value.tool) == ["web_search_brave"] and list(shell.run("%panels").value.index) == ["P1"]
 
 
+def test_stop_ends_an_answer_and_keeps_its_text_so_far(messages_api: Any, shell: Any) -> None:
+    """■ in a kernel and Ctrl-C in a terminal are the same interrupt of the main thread."""
+    messages_api.reply("Matz wrote Ruby. " * 3000, slow(0.05))
+
+    def press() -> None:
+        while "Matz wrote" not in "".join(output.data["text/html"] for output in list(shell.ip.recorded)):
+            time.sleep(0.01)
+        _thread.interrupt_main()
+
+    threading.Thread(target=press, daemon=True).start()
+    ran = shell.run("%ask -o a who wrote Ruby?")
+    assert (ran.stdout + ran.stderr).startswith("Interrupted: ") and "<strong>Interrupted</strong>" in ran.html
+    answer = shell.ns["a"]
+    assert answer.limit == "interrupted" and answer.text.startswith("Matz wrote") and len(answer.text) < 17 * 2900
+    assert "Matz wrote" in ran.html and shell.run("%cost").value.usd.sum() == float(answer.cost_usd) > 0
+
+
 def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: Any) -> None:
     shell.ns["firms"] = pd.DataFrame({"company": ["Acme"]})
     messages_api.reply(tool_use("record", {"ceo": None, "founded": None, "size": None}))
@@ -156,6 +176,8 @@ def test_each_answer_of_a_cell_is_shown_once_and_the_last_is_its_value(messages_
     first, second = (output.data["text/plain"] for output in ran.shown())
     assert "Matz" in first and "Larry" in second
     assert ran.value.text == shell.ns["_"].text == "Larry." and shell.run("1 + 1").shown()
+    messages_api.reply("Matz.")
+    assert shell.run("%ask -o kept who?;").outputs == [] and shell.ns["kept"].text == "Matz."
 
 
 # --- `%websearch`: the state of things, keys that are nowhere to be seen, the index, prices
