@@ -11,6 +11,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
+from ipy_websearch.settings import settings_dir
 from tests.contract.helpers import question_of, search
 from tests.fakes.engines import hit
 from tests.fakes.replies import text
@@ -96,15 +97,25 @@ def test_follow_and_reset(messages_api: Any, shell: Any) -> None:
     [
         ("%search", UsageError, "%search"),
         ("%ask", UsageError, "%ask"),
-        ("%search --provdier brave x y", UsageError, "--provider"),
-        ("%search -n abc moons", UsageError, "abc"),
-        ("%search -o not-a-name moons", UsageError, "not-a-name"),
+        ("%search --provdier brave x y", UsageError, "unknown option --provdier; did you mean '--provider'?"),
+        ("%search -n abc moons", UsageError, "invalid int value: 'abc'"),
+        ("%search -o not-a-name moons", UsageError, "'not-a-name' is not a variable name"),
+        ("%ask --xyzzy why", UsageError, "unknown option --xyzzy; --help lists them"),
+        ("%ask -porsche", UsageError, "unknown option -porsche"),
+        ("%ask --max-searches", UsageError, "--max-searches needs a value"),
+        ("%ask --max-searches --follow why", UsageError, "--max-searches needs a value"),
+        ("%ask --follow=no why", UsageError, "--follow: ignored explicit argument 'no'"),
         ("%search --provider brve moons", ConfigError, "brave"),
         ("%search --provider brave moons", MissingKeyError, "%websearch key brave"),
         ("%search --freshness soon moons", ConfigError, "soon"),
         ("%ask --model sonnet who?", MissingKeyError, "%websearch key anthropic"),
         ("%ask --tools magic who?", ConfigError, "magic"),
-        ("%websearch statsu", UsageError, "status"),
+        ("%websearch statsu", UsageError, "did you mean 'status'"),
+        ("%websearch status --bogus", UsageError, "unknown option --bogus"),
+        ("%websearch key", UsageError, "cannot read %websearch key; %websearch help shows"),
+        ("%websearch status --force", UsageError, "cannot read %websearch status"),
+        ("%websearch key --name", UsageError, "unknown option --name"),
+        ("%websearch cache empty", UsageError, "did you mean 'cache clear'"),
         ("%websearch key nokey", ConfigError, "nokey"),
         ("%cost --by colour", ConfigError, "colour"),
         ("%fetch http://169.254.169.254/", Exception, "169.254.169.254"),
@@ -172,13 +183,18 @@ def test_status_names_engines_and_never_a_key(messages_api: Any, brave_api: Any,
     assert brave_api.key not in shown and messages_api.key not in shown
 
 
-def test_a_key_is_read_without_echo_and_forgotten(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_read_without_echo_saved_for_its_owner_and_forgotten(
+    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BRAVE_API_KEY")
     monkeypatch.setattr("getpass.getpass", lambda prompt: f" {brave_api.key}\n")
-    ran = shell.run("%websearch key brave")
+    ran = shell.run("%websearch key --save brave   # typed without being shown, that's it")
+    assert "BRAVE_API_KEY is set for this session and saved in" in ran.stdout and brave_api.requests == []
     assert ran.ok and brave_api.key not in ran.stdout + "".join(shell.ns["In"])
+    path = settings_dir() / "brave-api-key"
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
     assert shell.run("%search --provider brave moons").ok
-    assert shell.run("%websearch key --forget brave").ok
+    assert shell.run("%websearch key --forget brave").ok and not path.exists()
     assert isinstance(shell.run("%search --fresh --provider brave moons").error, MissingKeyError)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from html import unescape
 from typing import Any
 
 import pandas as pd
@@ -26,12 +25,10 @@ from ipy_websearch.loop.ask import STOPPED
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Answer, Citation, Claim, Panel
 from ipy_websearch.text import usd
-from tests.fakes.shown import ANSWER, RUN, SEARCH, html_of, markdown_of, text_of, unstyled
+from tests.fakes.shown import ANSWER, RUN, SEARCH, html_of, markdown_of, text_of, unstyled, words
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
 
-
-LIMIT = ev.LimitReached("timeout", "limit reached: timeout = 120 s")
 UNSEARCHED = (replace(ANSWER.trace[1], detail="exa refused [the](https://x.example) key", is_error=True),)
 
 
@@ -40,10 +37,6 @@ def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
     for event in events:
         view.apply(event)
     return view
-
-
-def words(html: str) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
 
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
@@ -148,7 +141,9 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     text = text_of(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
     assert ">1 duckdb</a>" in html_of(view)
-    assert "· limit reached: timeout = 120 s" in text_of(view_of((*RUN, LIMIT)))
+    assert "· limit reached: timeout = 120 s" in text_of(
+        view_of((*RUN, ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
+    )
     assert "s · starting · ■ stops" in text_of(view_of(())) and "s · claude-x · ■ stops" in text_of(view_of(RUN[:1]))
     assert view.text == "Let me look.\n\nIt is **faster** [1][2]."
     view.apply(ev.Retracted())

@@ -22,11 +22,7 @@ from ipy_websearch.settings import WebSearch, use_settings
 from tests.fakes.engines import hit
 from tests.fakes.notebook import errors
 from tests.fakes.replies import text, tool_use, usage
-from tests.fakes.shown import NOW, SEARCH, html_of, text_of, unstyled
-
-
-def words(html: str | None) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
+from tests.fakes.shown import NOW, SEARCH, html_of, text_of, unstyled, words
 
 
 @pytest.fixture

@@ -26,11 +26,10 @@ TAGS = set(
 
 
 class Seen(HTMLParser):
-    """Keeps the text of some HTML and whatever in it is not on the list of what may be there."""
+    """Keeps whatever in some HTML is not on the list of what may be there."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.words: list[str] = []
         self.foreign: list[str] = []
         self.feed(html)
         self.close()
@@ -48,18 +47,10 @@ class Seen(HTMLParser):
         if tag not in TAGS:
             self.foreign.append(tag)
 
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
     def handle_comment(self, data: str) -> None:
         self.foreign.append(f"comment {data!r}")
 
     handle_decl = handle_pi = unknown_decl = handle_comment
-
-    @property
-    def text(self) -> str:
-        """The text without white space."""
-        return "".join("".join(self.words).split())
 
 
 def _tokens(tokens: list[Token]) -> Iterator[Token]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 from ipy_websearch import results as ev
@@ -133,6 +134,11 @@ def markdown_of(value: Any, **options: Any) -> str:
 def text_of(value: Any, *, terminal: Terminal = PLAIN, **options: Any) -> str:
     """Return the plain text of a value, "" when pandas shows it."""
     return _form(value, "txt", terminal, options)
+
+
+def words(html: str) -> str:
+    """Return the text of HTML, with one blank between its words."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
 
 
 def unstyled(text: str) -> str:

@@ -52,37 +52,12 @@ def test_options_may_follow_names_where_there_is_no_text(magic: Any, line: str, 
     assert parse(magic.make_parser(), line, names=True) == read
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("--max-serches 3 why", "unknown option --max-serches; did you mean '--max-searches'?"),
-        ("--xyzzy why", "unknown option --xyzzy; --help lists them"),
-        ("-porsche", "unknown option -porsche"),
-        ("--max-searches", "--max-searches needs a value"),
-        ("--max-searches --follow why", "--max-searches needs a value"),
-        ("--max-searches three why", "--max-searches: invalid int value: 'three'"),
-        ("--follow=no why", "--follow: ignored explicit argument 'no'"),
-        ("-o not-a-name why", "'not-a-name' is not a variable name"),
-    ],
-)
-def test_a_wrong_option_in_front_is_one_plain_usage_error(line: str, told: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse(ask.make_parser(), line)
-    assert type(caught.value) is UsageError and told in str(caught.value) and "\n" not in str(caught.value)
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_line_is_read_or_refused_in_one_line(line: str) -> None:
     assert parse(ask.make_parser(), f"-o a -- {line}")[1] == line.strip()
     assert parse(ask.make_parser(), f"-o a --follow -- {line}")[0] == {"follow": True, "output": "a"}
     with suppress(UsageError):
         assert parse(ask.make_parser(), line)[1] in line
-
-
-def transformed(cell: str) -> str:
-    manager = TransformerManager()
-    manager.token_transformers += [RawLine, RawAssignment]
-    return manager.transform_cell(cell)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +76,9 @@ def transformed(cell: str) -> str:
     ],
 )
 def test_ipython_leaves_our_lines_alone_and_we_leave_all_others(cell: str, expected: str) -> None:
-    assert transformed(cell) == expected
+    manager = TransformerManager()
+    manager.token_transformers += [RawLine, RawAssignment]
+    assert manager.transform_cell(cell) == expected
 
 
 def test_an_existing_variable_is_put_in_once_and_nothing_is_evaluated() -> None:

@@ -10,14 +10,11 @@ import threading
 import time
 import warnings
 from typing import Any
-from unittest.mock import Mock
 
 import pandas as pd
 import pytest
-from IPython.core.error import UsageError
 
 from ipy_websearch.magics.websearch import COMMANDS, USAGE
-from ipy_websearch.settings import settings_dir
 from tests.fakes.engines import hit
 from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import slow, tool_use
@@ -34,15 +31,11 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def printed_by(code: str) -> Any:
-    command, environment = [sys.executable, "-c", code], subprocess_environment()
+def test_loading_is_silent_and_imports_nothing_heavy() -> None:
+    command, environment = [sys.executable, "-c", LOADED], subprocess_environment()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "" and len(done.stdout.splitlines()) == 1
-    return json.loads(done.stdout)
-
-
-def test_loading_is_silent_and_imports_nothing_heavy() -> None:
-    loaded = printed_by(LOADED)
+    loaded = json.loads(done.stdout)
     assert not HEAVY & {name.split(".")[0] for name in loaded}
     assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.render"} & set(
         loaded
@@ -90,11 +83,6 @@ def test_what_may_stand_there_is_offered(shell: Any, cell: str, expected: str) -
     assert expected in offered(shell, cell)
 
 
-def test_panel_ids_are_offered(offline: Any, shell: Any) -> None:
-    shell.run("%ask --model offline --provider local How many moons has Mars?")
-    assert "%panels P1" in offered(shell, "%panels ")
-
-
 @pytest.mark.parametrize(
     "cell",
     ["%timeit --", "%search -- --fr", "%search moons --fr", "%%ask\n--max-s", "%ask --max-searches ", "x = 5 % search --fr"],
@@ -138,6 +126,7 @@ def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, sh
         ran = shell.run(f"%panels {typed} -o kept")
         assert ran.value is panel is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
     shell.run("%ask --reset")
+    assert "%panels P1" in offered(shell, "%panels ")
     assert list(shell.run("%panels").value.tool) == ["web_search_brave"] and list(shell.run("%panels").value.index) == ["P1"]
 
 
@@ -180,29 +169,7 @@ def test_each_answer_of_a_cell_is_shown_once_and_the_last_is_its_value(messages_
     assert shell.run("%ask -o kept who?;").outputs == [] and shell.ns["kept"].text == "Matz."
 
 
-# --- `%websearch`: the state of things, keys that are nowhere to be seen, the index, prices
-
-
-def test_a_typed_key_is_used_and_saved_for_the_owner_alone(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BRAVE_API_KEY")
-    monkeypatch.setattr("getpass.getpass", lambda prompt: f"  {brave_api.key}\n")
-    ran = shell.run("%websearch key --save brave   # typed without being shown, that's it")
-    assert "BRAVE_API_KEY is set for this session and saved in" in ran.stdout and brave_api.requests == []
-    path = settings_dir() / "brave-api-key"
-    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
-    assert shell.run("%websearch key --forget brave").ok and not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("value", "told"), [("", "set the environment variable TAVILY_API_KEY"), ("tvly-key", "(environment)")]
-)
-def test_where_nobody_can_type_a_key_one_line_says_what_to_set(
-    shell: Any, monkeypatch: pytest.MonkeyPatch, value: str, told: str
-) -> None:
-    monkeypatch.setattr("getpass.getpass", Mock(side_effect=NotImplementedError))
-    monkeypatch.setenv("TAVILY_API_KEY", value)
-    ran = shell.run("%websearch key tavily")
-    assert ran.ok and told in ran.stdout and len(ran.stdout.splitlines()) == 1
+# --- `%websearch`
 
 
 def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
@@ -210,24 +177,6 @@ def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
     assert prices.loc["claude-haiku-5-5", "source"].str.startswith("genai-prices").all() and "wikipedia" in prices.index
     brave = prices.loc["brave"].set_index("kind").loc["search"]
     assert brave.usd == 0.005 and "brave.com" in brave.source and brave.date
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("statsu", "did you mean 'status'"),
-        ("status --bogus", "unknown option --bogus"),
-        ("key", "cannot read %websearch key; %websearch help shows"),
-        ("status --force", "cannot read %websearch status"),
-        ("key --name", "unknown option --name"),
-        ("export --file", "unknown option --file"),
-        ("store empty", "%websearch help shows"),
-        ("cache empty", "did you mean 'cache clear'"),
-    ],
-)
-def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: str) -> None:
-    error = shell.run(f"%websearch {line}").error
-    assert type(error) is UsageError and told in str(error) and "\n" not in str(error)
 
 
 def test_help_names_every_command_and_has_an_example_of_every_magic(shell: Any) -> None:
