@@ -29,7 +29,10 @@ from tests.fakes.shown import ANSWER, RUN, SEARCH, html_of, markdown_of, text_of
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
 
-UNSEARCHED = (replace(ANSWER.trace[1], detail="exa refused [the](https://x.example) key", is_error=True),)
+UNSEARCHED = (
+    replace(ANSWER.trace[1], detail="exa refused [the](https://x.example) key", is_error=True),
+    replace(ANSWER.trace[1], name="answer_table"),
+)
 
 
 def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
@@ -141,9 +144,8 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     text = text_of(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
     assert ">1 duckdb</a>" in html_of(view)
-    assert "· limit reached: timeout = 120 s" in text_of(
-        view_of((*RUN, ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
-    )
+    limited = ev.LimitReached("timeout", "limit reached: timeout = 120 s")
+    assert "· limit reached: timeout = 120 s" in text_of(view_of((*RUN, limited)))
     assert "s · starting · ■ stops" in text_of(view_of(())) and "s · claude-x · ■ stops" in text_of(view_of(RUN[:1]))
     assert view.text == "Let me look.\n\nIt is **faster** [1][2]."
     view.apply(ev.Retracted())

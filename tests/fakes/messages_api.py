@@ -37,6 +37,7 @@ from tests.fakes.rendering import (
     cut,
     error_answer,
     failure_answer,
+    model_info,
     prefixes,
     render,
     request_headers,
@@ -233,13 +234,14 @@ class MessagesAPI(Server):
         )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve messages, token counts and batches."""
+        """Serve messages, token counts, batches and models."""
         return [
             ("POST", "/v1/messages", self._messages),
             ("POST", "/v1/messages/count_tokens", _refusing(self._count)),
             ("POST", "/v1/messages/batches", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}", _refusing(self._batches)),
             ("GET", "/v1/messages/batches/{id}/results", _refusing(self._batches)),
+            ("GET", "/v1/models", _refusing(self._list_models)),
             ("*", "/{rest:.*}", self._nowhere),
         ]
 
@@ -367,6 +369,12 @@ class MessagesAPI(Server):
             raise Refused(error.get("message", ""), ready.failure.status, error.get("type", "api_error"))
         self._finish(received, ready)
         return sse.public(ready.message)
+
+    async def _list_models(self, request: web.Request) -> web.StreamResponse:
+        self._admit(request)
+        data = [model_info(name, size) for name, size in self.models.items()]
+        page = {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        return web.json_response(page, headers=answer_headers())
 
     async def _nowhere(self, request: web.Request) -> web.StreamResponse:
         self.problems.append(f"{request.method} {request.path} is not part of the Messages API")
