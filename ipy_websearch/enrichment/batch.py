@@ -1,11 +1,11 @@
 """`mode="batch"`: rows through the Message Batches API, at half the price of tokens, with the API's own web search.
 
-A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. The rows of a batch that
-the API has taken stand in the ledger's file, for all kernels. Results are collected in one transaction that strikes the rows
-off, books those that it struck off, and stores their values. So a run that is interrupted or killed leaves its batches at the
-API, where they go on and are paid for; every later call for the same rows, with `resume` False too, waits for them and sends
-only the others. A batch whose creation got no answer may be there as well: its rows are errors that are booked at the most that
-they may cost, and the next call asks for them again.
+A row's `custom_id` is its key, a digest of the API's address and of its columns' keys in the store. The rows of a batch are
+written into the ledger's file before it is sent, for all kernels, and the API's id when it is known. Results are collected in
+one transaction that strikes the rows off, books those that it struck off, and stores their values. So a run that is interrupted
+or killed leaves its batches at the API, where they go on and are paid for; every later call for the same rows, with `resume`
+False too, waits for them and sends only the others. A batch whose creation got no answer, or whose kernel ended before, may be
+there as well: its rows are errors that are booked at the most that they may cost, and the next call asks for them again.
 
 Facts (platform.claude.com/docs/en/build-with-claude/batch-processing, read 2026-11): results come in any order, are kept for 29
 days, and requests that were not begun after 24 hours expire.
@@ -22,13 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.citations import quote_has
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, cells_of
 from ipy_websearch.enrichment.row import RECORD, check_stop_reason, request_body, row_text
-from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError, WebSearchError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient, is_transient, may_be_billed
 from ipy_websearch.model.requests import FIRST_SEARCH, estimate_tokens, server_tools, user_message
@@ -47,7 +46,8 @@ CHUNK_ROWS = 2_000
 
 # Seconds between two looks at batches: a tenth of the age of the oldest, within these bounds.
 FIRST_POLL_S, MAX_POLL_S = 2.0, 60.0
-# Seconds for which the API may refuse new batches, when no batch of this run is there to be waited for.
+# Seconds for which the API may refuse new batches, when no batch of this run is there to be waited for; and seconds after which
+# a batch is lost that another kernel began to send.
 PATIENCE_S = 60.0
 
 LEASE_S = 25 * 3_600.0
@@ -59,12 +59,20 @@ UNBILLED = ("errored", "canceled", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch: its id at the API, the id of the reservation for it, when it was sent, its rows by custom_id."""
+    """A batch: its id at the API, the id of the reservation for it, when it was sent, its rows by custom_id.
+
+    Until the API has answered, the id of the reservation stands for that of the batch.
+    """
 
     id: str
     reservation: str
     sent: datetime
     rows: list[str]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the API is known to have it."""
+        return self.id != self.reservation
 
     @property
     def age_s(self) -> float:
@@ -104,7 +112,7 @@ async def ask_in_batches(run: Enrichment, rows: Sequence[int]) -> None:
 
 
 class BatchRun:
-    """One run: `_rows` has the rows that have not ended, by custom_id, `_queue` those to send; the others are in `_open`."""
+    """One run: `_rows` has the rows that have not ended, by custom_id; `_queue` those that are in no batch of `_open`."""
 
     def __init__(self, run: Enrichment, rows: Sequence[int]) -> None:
         config = run.config
@@ -114,9 +122,8 @@ class BatchRun:
         search = native_search(config.model, config.client, config.max_searches, config.defaults)
         self._tools = [search] if search else []
         self._rows = {run.row_key(n): n for n in rows}
-        self._open = [batch for batch in open_batches(run.ledger) if not self._rows.keys().isdisjoint(batch.rows)]
-        there = {key for batch in self._open for key in batch.rows}
-        self._queue = [key for key in self._rows if key not in there]
+        self._open: list[Batch] = []
+        self._look()
 
     async def run(self) -> None:
         """Send what is not at the API, and collect all of it. Failures that pass are waited out, but not without end where
@@ -127,6 +134,7 @@ class BatchRun:
             wait_s = min(max([FIRST_POLL_S, *(batch.age_s / 10 for batch in self._open)]), MAX_POLL_S)
             try:
                 changed = await self._collect()  # before another is sent: the API refuses more than so many at once
+                self._look()
                 changed = await self._send() or changed
             except ModelError as exc:
                 if not is_transient(exc) or (not self._open and time.monotonic() - moved_at > PATIENCE_S):
@@ -143,6 +151,14 @@ class BatchRun:
     def rows_at_the_api(self) -> int:
         """The number of rows that were sent and have not ended."""
         return len(self._rows) - len(self._queue)
+
+    def _look(self) -> None:
+        """Look which rows are in a batch, perhaps of another kernel: only the others are sent."""
+        self._open = [batch for batch in self._open if batch.is_answered]
+        waiting = self._rows.keys() - {key for batch in self._open for key in batch.rows}
+        self._open += [batch for batch in open_batches(self._ledger) if not waiting.isdisjoint(batch.rows)]
+        there = {key for batch in self._open for key in batch.rows}
+        self._queue = [key for key in self._rows if key not in there]
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -162,23 +178,27 @@ class BatchRun:
             if not self._open:  # nothing is at the API that could come back cheaper
                 self._run.halt("budget", str(exc), None)
             return False
+        batch = Batch(reservation, reservation, datetime.now(UTC), keys)
+        rows = [(batch.id, key, reservation, time.time()) for key in keys]
+        self._ledger.write(lambda c: c.executemany("INSERT INTO batch_rows VALUES (?, ?, ?, ?)", rows))
         if not self._ledger.flush():
+            self._end(batch, dict.fromkeys(keys))
             raise EnrichmentError(
                 "the ledger cannot be written, and a batch could be lost with the kernel; nothing more was sent"
             )
+        self._look()
         try:
             id = await batches.submit(self._client, [{"custom_id": key, "params": self._body(key)} for key in keys])
-        except ModelError as exc:
-            if not may_be_billed(exc):
-                self._ledger.settle([], reservation)
-                raise
-            self._lose(keys, worst, reservation, exc)
-            return True
-        self._queue = self._queue[len(keys) :]
-        self._open.append(Batch(id, reservation, datetime.now(UTC), keys))
-        rows = [(id, key, reservation, time.time()) for key in keys]
-        self._ledger.write(lambda c: c.executemany("INSERT INTO batch_rows VALUES (?, ?, ?, ?)", rows))
-        self._ledger.flush()
+        except WebSearchError as exc:
+            if isinstance(exc, ModelError) and may_be_billed(exc):
+                self._lose(batch, str(exc))
+                return True
+            self._end(batch, dict.fromkeys(keys))
+            self._look()
+            raise
+        self._ledger.write(lambda c: c.execute("UPDATE batch_rows SET batch = ? WHERE batch = ?", (id, reservation)))
+        self._open.append(replace(batch, id=id))
+        self._look()
         return True
 
     def _worst(self, key: str) -> Decimal | None:
@@ -191,35 +211,37 @@ class BatchRun:
         messages, searches = [user_message(row_text(columns, values))], bool(self._tools)
         return request_body(self._run.config, columns, messages, self._tools, final=not searches, speaks=searches)
 
-    def _lose(self, keys: Sequence[str], worst: Mapping[str, Decimal | None], reservation: str, error: ModelError) -> None:
-        """End the rows of a batch whose creation got no answer. It may be at the API: they are booked at their worst case."""
-        self._queue = self._queue[len(keys) :]
-        booked = []
-        for key in keys:
-            n = self._rows.pop(key)
+    def _lose(self, batch: Batch, why: str) -> None:
+        """End the rows of a batch that may be at the API, without its id: they are booked at their worst case."""
+        booked = {}
+        for key in [key for key in batch.rows if key in self._rows]:
+            worst, n = self._worst(key), self._rows.pop(key)
             outcome = self._run.outcomes[n]
             row = self._run.booking(RunBudget()).model_row(self._run.config.model, Usage(), status="error", batch=True)
-            booked.append(replace(row, cost_usd=worst[key], estimated=True))
-            outcome.status, outcome.cost_usd = "error", worst[key]
-            cost = "an unknown amount" if worst[key] is None else usd(worst[key])
+            booked[key] = replace(row, cost_usd=worst, estimated=True)
+            outcome.status, outcome.cost_usd = "error", worst
+            cost = "an unknown amount" if worst is None else usd(worst)
             outcome.error = (
-                f"the batch with this row got no answer and may have been created ({error}); then the row costs up to {cost}, "
+                f"the batch with this row got no answer and may have been created ({why}); then the row costs up to {cost}, "
                 "which is booked; the same call asks again"
             )
             self._run.finish(n, outcome)
-        self._ledger.settle(booked, reservation)
+        self._end(batch, booked)
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
     async def _collect(self) -> bool:
         """Take the results of the batches that have ended; return whether there was any."""
-        before = len(self._open)
+        ended = False
         for batch in list(self._open):
-            results = await self._results(batch)
+            results = await self._results(batch) if batch.is_answered else None
             if results is not None:
                 self._take(batch, results)
-                self._open.remove(batch)
-        return len(self._open) < before
+                ended = True
+            elif not batch.is_answered and batch.age_s > PATIENCE_S:
+                self._lose(batch, "the kernel that sent it has ended")
+                ended = True
+        return ended
 
     async def _results(self, batch: Batch) -> dict[str, Mapping[str, Any]] | None:
         try:
@@ -230,34 +252,38 @@ class BatchRun:
             return {}  # it was deleted, or is another workspace's
 
     def _take(self, batch: Batch, results: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take the results of a batch, in one transaction: what they cost and their values into the ledger's file, their rows
-        off the list of open batches."""
-        ours, booked = [key for key in batch.rows if key in self._rows], dict[str, LedgerRow]()
-        for key in ours:
+        """Take the results of a batch: what they cost and their values go into the ledger's file."""
+        booked = dict[str, LedgerRow | None]()
+        for key in [key for key in batch.rows if key in self._rows]:
             n, result = self._rows.pop(key), results.get(key, {})
             outcome = self._run.outcomes[n]
             outcome.requests += 1
+            booked[key] = None
             if result.get("type") not in UNBILLED:
-                booked[key] = self._priced(result.get("message"))
-                outcome.cost_usd = booked[key].cost_usd
+                booked[key] = row = self._priced(result.get("message"))
+                outcome.cost_usd = row.cost_usd
             try:
                 outcome.fill(answer_of(result, self._run.asked(n)[0]))
             except Exception as exc:  # whatever is wrong with it costs this row, not those that are paid for with it
                 why = str(exc) if isinstance(exc, RowError) else f"{UNREADABLE} ({type(exc).__name__})"
                 outcome.status, outcome.error = "error", why
             self._run.finish(n, outcome)
-        self._ledger.write(partial(self._strike_off, batch.id, ours, booked))
-        if len(ours) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
-            self._ledger.settle([], batch.reservation)
+        self._end(batch, booked)
 
-    def _strike_off(
-        self, id: str, keys: Sequence[str], booked: Mapping[str, LedgerRow], connection: sqlite3.Connection
-    ) -> None:
-        """Strike rows off the list and book them, but for those that another kernel has struck off meanwhile."""
-        for key in keys:
-            struck = connection.execute("DELETE FROM batch_rows WHERE row = ? AND batch = ?", (key, id))
-            if struck.rowcount and key in booked:
-                self._ledger.insert(connection, booked[key])
+    def _end(self, batch: Batch, booked: Mapping[str, LedgerRow | None]) -> None:
+        """Strike rows off the list and book them (None: they cost nothing), but for those that another kernel has struck off
+        meanwhile; in one transaction with the values that this turn of the event loop has stored."""
+
+        def strike_off(connection: sqlite3.Connection) -> None:
+            for key, row in booked.items():
+                struck = connection.execute("DELETE FROM batch_rows WHERE row = ? AND batch = ?", (key, batch.id))
+                if struck.rowcount and row is not None:
+                    self._ledger.insert(connection, row)
+
+        self._open = [other for other in self._open if other.id != batch.id]
+        self._ledger.write(strike_off)
+        if len(booked) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
+            self._ledger.settle([], batch.reservation)
 
     def _priced(self, message: Any) -> LedgerRow:
         """Return the ledger row of an answer, without a cost when the answer does not report its usage."""

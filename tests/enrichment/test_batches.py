@@ -80,11 +80,9 @@ def test_the_search_is_the_apis_own_and_its_fee_is_not_halved(messages_api: Any)
     assert half and out.enrich_cost_usd == float(half / 2 + Decimal("0.01"))
 
 
-def test_two_kernels_that_collect_the_same_batch_book_it_once(messages_api: Any) -> None:
-    left(messages_api, *"ABC")
-    messages_api.batches.polls = 10**6
-    for made in messages_api.batches.known.values():
-        made.polls_left = 1
+def test_two_kernels_that_ask_for_the_same_rows_at_once_pay_for_them_once(messages_api: Any) -> None:
+    messages_api.behave(echo)
+    messages_api.batches.polls = 10
 
     async def both() -> None:
         calls = (ipy_websearch.Session().enrich(companies(*"ABC"), CEO, **BATCH) for _ in range(2))
@@ -93,6 +91,35 @@ def test_two_kernels_that_collect_the_same_batch_book_it_once(messages_api: Any)
 
     asyncio.run(both())
     assert created(messages_api) == 1 and len(ipy_websearch.cost(everything=True)) == 3
+
+
+def test_a_batch_whose_kernel_ended_while_it_was_sent_is_booked_at_its_worst(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be at the API: the next call says so, the one after it asks again."""
+    messages_api.behave(echo)
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.batches, "submit", lambda *args: 1 / 0)  # stands for the kill
+        with pytest.raises(ZeroDivisionError):
+            ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    api.end_session()
+    monkeypatch.setattr(batch, "PATIENCE_S", 0.2)
+    lost = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
+    assert list(lost.enrich_status) == ["error", "error", "ok"] and "may have been created" in lost.enrich_error[0]
+    assert lost.enrich_cost_usd[0] > lost.enrich_cost_usd[2] and "costs up to" in lost.enrich_error[0]
+    assert ipy_websearch.cost(everything=True).usd.sum() == pytest.approx(lost.enrich_cost_usd.sum())
+    assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, ConfigError), (400, EnrichmentError)])
+def test_a_server_that_refuses_batches_is_told_at_once_and_nothing_is_booked(
+    messages_api: Any, status: int, kind: type[Exception]
+) -> None:
+    messages_api.behave(echo)
+    messages_api.batches.fail = [status]
+    with pytest.raises(kind, match="no Message Batches.*leave mode='batch' out" if status == 404 else "scripted failure"):
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+    assert ipy_websearch.cost().empty and ipy_websearch.enrich(companies("A"), CEO, **BATCH).ceo.notna().all()
 
 
 def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_api: Any, shell: Any) -> None:
@@ -126,7 +153,7 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
         command, environment = [*python(), "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
         first = subprocess.Popen(command, env=environment)
-        while not batch.open_batches(api.session().ledger):
+        while not any(made.is_answered for made in batch.open_batches(api.session().ledger)):
             time.sleep(0.005)
         first.kill()
         first.wait()
@@ -219,6 +246,13 @@ def test_each_row_has_its_own_end(messages_api: Any, changed: Any, said: str) ->
     assert sorted(out.enrich_status) == ["error", "ok", "ok"] and said in out.enrich_error.max()
     messages_api.batches.mangle = list
     assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 4
+
+
+def test_a_page_in_place_of_the_results_loses_no_row(messages_api: Any) -> None:
+    messages_api.behave(echo)
+    pages = iter([["<html>Log in</html>"], []])
+    messages_api.batches.mangle = lambda lines: next(pages, lines)
+    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 2
 
 
 def test_failures_that_pass_are_waited_out_and_the_bar_says_so(
