@@ -20,8 +20,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal
@@ -73,12 +71,8 @@ class Item:
 
 @dataclass(slots=True)
 class AnswerView:
-    """The visible state of an answer: `apply` takes the events of its run, `finish` its end.
+    """The visible state of an answer: `apply` takes the events of its run, `finish` its end."""
 
-    `introduce` is True for the session's first offline answer, whose label says where its passages come from.
-    """
-
-    introduce: bool = False
     items: list[Item] = field(default_factory=list)
     citations: Sequence[Citation] = ()
     model: str = ""
@@ -167,14 +161,6 @@ def call_words(name: str, given: Any) -> str:
 # --- the display data of an answer --------------------------------------------------------------------------------
 
 
-@cache
-def _articles() -> int:
-    """Return the number of built-in articles."""
-    from ipy_websearch.providers.local import read_corpus  # answers of a model do without it
-
-    return len(read_corpus(files("ipy_websearch.corpus"))[1])
-
-
 def remarks(doubtful: Sequence[Claim], notices: Sequence[str]) -> list[str]:
     """Return the remarks on an answer: its doubtful sentences, for readers who see no colours, then the notices."""
     found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful]
@@ -231,9 +217,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
     view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
         view.finish(shown)
-    answer, is_built_in = view.answer, all(citation.url.startswith("corpus:") for citation in view.citations)
-    articles = _articles() if view.offline and is_built_in else 0
-    labels = words("answer", "label_lines", view, articles).splitlines()
+    answer, labels = view.answer, words("answer", "label_lines", view).splitlines()
     values: View = {"labels": labels, "cited": {c.n: c for c in reversed(view.citations)}, "offline": view.offline}
     if answer is None:
         status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
@@ -246,7 +230,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         text = text.replace(LABEL, "").strip()  # it is among the labels
     return values | {
         "parts": [Item(text)],
-        "help": words("answer", "help_text", view, articles),
+        "help": words("answer", "help_text", view),
         "sources": quoted(view.citations),
         "cards": cards,
         "doubtful": doubtful,
@@ -273,11 +257,11 @@ def panel_view(panel: Panel) -> View:
 class LiveAnswer:
     """Shows an answer while it arrives: call `show` with each event, and `finish` when the run ends early.
 
-    `spent` returns the cost of the answer so far, in US dollars. `introduce` is that of `AnswerView`.
+    `spent` returns the cost of the answer so far, in US dollars.
     """
 
-    def __init__(self, shell: Any, *, spent: Callable[[], Decimal | None] = Decimal, introduce: bool = False) -> None:
-        self.view = AnswerView(introduce)
+    def __init__(self, shell: Any, *, spent: Callable[[], Decimal | None] = Decimal) -> None:
+        self.view = AnswerView()
         self._lock = threading.RLock()  # the clock's thread sends updates, too
         self._screen = _Notebook(shell, self.view, spent, self._lock) if is_notebook(shell) else _Terminal(self.view)
 

@@ -70,16 +70,15 @@ def ask(call: Call) -> Any:
         raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
     if options.pop("estimate", False):
         return call.keep(session.estimate(question, **options))
-    return _answer(call, session, session.start(question, **options))
+    return _answer(call, session.start(question, **options))
 
 
-def _answer(call: Call, session: Any, run: Any) -> Any:
+def _answer(call: Call, run: Any) -> Any:
     """Show the events of the run as they come; return the answer, which is kept however the run ends."""
     from ipy_websearch.display.answer import LiveAnswer, mark_shown
 
-    first = not any(answer.offline for answer in session.answers)
     silent = call.shell.displayhook.quiet()  # by a ";"
-    live = None if silent else LiveAnswer(call.shell, spent=lambda: run.booking.cost_usd, introduce=first)
+    live = None if silent else LiveAnswer(call.shell, spent=lambda: run.booking.cost_usd)
     try:
         for event in run:
             if live:

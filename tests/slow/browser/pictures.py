@@ -77,7 +77,7 @@ quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The *
 found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"), Citation(2, "Deimos", "corpus://planets/deimos", "1877"))
 facts = dict(offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
 offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, **facts)
-live = LiveAnswer(get_ipython(), introduce=True)
+live = LiveAnswer(get_ipython())
 live.finish(offline)
 display(offline)
 replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{LABEL}", citations=())
