@@ -19,7 +19,7 @@ import ipy_websearch
 from ipy_websearch import api
 from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError
 from ipy_websearch.testing import FakeWeb
-from tests.contract.helpers import boss, companies, company_in
+from tests.contract.helpers import boss, companies, company_in, search
 from tests.fakes.engines import hit
 from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
@@ -76,10 +76,6 @@ class Lesson:
 def lesson(messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> Lesson:
     """A shell that records its cells from the fakes, and replays them in a new session without keys and addresses."""
     return Lesson(messages_api, brave_api, shell, monkeypatch)
-
-
-def search(query: str) -> Any:
-    return tool_use("web_search", {"query": query})
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from functools import cache
 from importlib.metadata import version
 from json import dumps
@@ -145,18 +144,14 @@ def _message(node: Any) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (a number or an HTTP date), None when there is none or it is odd.
+    """Return the seconds of a Retry-After header, None when there is none, or it is no number (HTTP allows a date too).
 
     `retry-after-ms`, which the Messages API sends too, is more exact and goes first.
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        if seconds := _SECONDS.match(value):
+        if seconds := _SECONDS.match(headers.get(name, "").strip()):
             return float(seconds[1]) * scale
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
+    return None
 
 
 # --- the body ----------------------------------------------------------------------------------------------------------

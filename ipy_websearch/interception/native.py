@@ -173,10 +173,7 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
     """Return a page in the pieces that can be cited, as plain text where it may not be."""
     document = _mapping(content.get("content"))
-    source = _mapping(document.get("source"))
-    # A PDF comes as base64, which nobody can read as text, and which may be megabytes.
-    paragraphs = blocks(str(source.get("data") or "")) if source.get("type") == "text" else ()
-    if not paragraphs:
+    if not (paragraphs := blocks(str(_mapping(document.get("source")).get("data") or ""))):
         return ToolOutput(summary="", text="content: empty")
     passage = Passage(str(content.get("url") or ""), str(document.get("title") or ""), paragraphs)
     if _mapping(document.get("citations")).get("enabled"):

@@ -49,10 +49,7 @@ class Clouds(MessagesAPI):
 
     async def _bedrock(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
-        if request.headers.get("Authorization", "").startswith("AWS4-HMAC-SHA256"):
-            self._check_signature(request, raw)
-        elif request.headers.get("Authorization") != f"Bearer {self.key}":
-            return web.json_response({"message": "The security token included in the request is invalid."}, status=403)
+        self._check_signature(request, raw)
         body = json.loads(raw)
         self.betas.append(body.pop("anthropic_beta", None))
         streams = {"invoke": False, "invoke-with-response-stream": True}[request.match_info["verb"]]

@@ -170,10 +170,9 @@ def test_a_refusal_is_told_in_the_services_words_short_and_without_keys(body: An
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("7", 7.0), ("0.5", 0.5), ("7, 7", 7.0), ("soon", None), ("7 apples", None), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0)]
-    + [("Fri, 31 Dec 99999999999 23:59:59 GMT", None), ("Fri, 31 Dec 1999 23:59:59 +99999999999999999999", None)],
+    [("7", 7.0), ("0.5", 0.5), ("7, 7", 7.0), ("soon", None), ("7 apples", None), ("Fri, 31 Dec 1999 23:59:59 GMT", None)],
 )
-def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
+def test_retry_after_is_a_number(value: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": value}) == seconds
 
 

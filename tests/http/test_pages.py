@@ -322,12 +322,13 @@ async def may(files: RobotsFiles, path: str, host: str = "a.example") -> bool:
     return True
 
 
-async def test_our_own_group_counts_and_the_longest_rule_decides() -> None:
+async def test_our_own_group_counts_the_longest_rule_decides_and_redirects_are_bound_too() -> None:
     files = robots(Site(RULES))
     paths = ["/", "/private/x", "/private/open", "/x.php?a", "/%70rivate", "/robots.txt"]
     assert [await may(files, path) for path in paths] == [True, False, True, False, False, True]
+    away = httpx.MockTransport(lambda request: httpx.Response(301, headers={"Location": "/private"}))
     with pytest.raises(FetchError, match=r"/private is not read in bulk: https://a\.example/robots\.txt forbids it"):
-        await files.admit(check_url("https://a.example/private"))
+        await download("https://a.example/open", admit=files.admit, transport=away)
 
 
 @pytest.mark.parametrize(

@@ -382,10 +382,8 @@ def test_a_budget_reserves_at_the_terms_asked_for_and_for_the_platforms_own_sear
     ask(client, model=OPUS, extra_body={"speed": "fast"})
     with Clouds() as clouds:
         clouds.behave(reply)
-        with intercept(
-            anthropic.AnthropicVertex(**CLOUDS["Vertex"](clouds.url))
-        ) as vertex:  # which runs this search itself, and not the fetch
-            ask(vertex, tools=[{**SEARCH, "max_uses": 3}, FETCH])
+        with intercept(anthropic.AnthropicVertex(**CLOUDS["Vertex"](clouds.url))) as vertex:
+            ask(vertex, tools=[{**SEARCH, "max_uses": 3}, FETCH])  # Vertex runs this search itself, and not the fetch
     (fast, plain), (reserved, request) = held
     assert plain and request and fast >= 2 * plain and reserved >= request + Decimal("0.03") and limit.reserved == 0
 
