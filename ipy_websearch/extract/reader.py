@@ -6,9 +6,9 @@ same address that overlap share one download; it is given up when the last of th
 
 A page is hostile input for large parsers, some of them in C, so they never run in the user's kernel, but in a process that can
 be killed. It is started at the first page, reused, limited in memory, and ended when a page takes too long, when it has been
-idle, or when its parent goes. It holds no keys and can write no file. A page that defeats it is read once more by a new
-process, words alone, with a note that says so. A request is one line of JSON and the body behind it, an answer one line of
-JSON. Nothing is ever unpickled.
+idle, or when its parent goes; a second one reads the pages that a slow one holds up. It holds no keys and can write no file.
+A page that defeats it is read once more by a new process, words alone, with a note that says so. A request is one line of JSON
+and the body behind it, an answer one line of JSON. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ LocalPage = tuple[str, str, datetime | None]
 
 _CACHE_KIND = "page-9"  # the number goes up whenever extraction gives something else for the same page
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
+_PATIENCE_S = 1.0  # for its turn: a page that waits longer stands behind a slow one
 _DEFEATED = "it took too long or too much memory"
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
@@ -73,7 +74,7 @@ class PageReader:
         from ipy_websearch.http import download as http  # loads httpx, which the extraction process does not need
 
         self._http = http
-        self.worker = ExtractionWorker()
+        self.worker = ExtractionWorker(relief=ExtractionWorker())
         self._cache = cache
         self._cache_ttl_s = cache_ttl_s
         self._local = local
@@ -160,14 +161,18 @@ def window(page: Page, offset: int, limit: int | None) -> Page:
 
 
 class ExtractionWorker:
-    """Turns fetched bodies into Markdown, one at a time; calls from any loop or thread queue up.
+    """Turns fetched bodies into Markdown, one at a time; calls from any loop or thread queue up, and those that wait for more
+    than a second go to `relief` (None: they wait).
 
     `timeout_s` is the time that one page may take, `memory_mb` what the process may allocate on top of its libraries (where the
     platform limits address space: Linux). The process ends itself after `idle_s` without a page.
     """
 
-    def __init__(self, *, timeout_s: float = 10.0, memory_mb: int = 512, idle_s: float = 60.0) -> None:
+    def __init__(
+        self, *, timeout_s: float = 10.0, memory_mb: int = 512, idle_s: float = 60.0, relief: ExtractionWorker | None = None
+    ) -> None:
         self._limits = (timeout_s, memory_mb, idle_s)
+        self._relief = relief
         self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
         self._end: Callable[[], None] = lambda: None
         self.process: subprocess.Popen[bytes] | None = None
@@ -179,9 +184,14 @@ class ExtractionWorker:
             FetchError: the body is not text (an image, an archive, …), or no process could read it.
         """
         job = self._thread.submit(self._extract, body, {"url": url, "content_type": content_type, "size": len(body)})
+        page = asyncio.wrap_future(job)
         try:
-            return await asyncio.wrap_future(job)
+            await asyncio.wait([page], timeout=_PATIENCE_S)
+            if self._relief and job.cancel():  # its turn has not come
+                return await self._relief.extract(body, url=url, content_type=content_type)
+            return await page
         except asyncio.CancelledError:
+            page.cancel()
             if job.running():  # nobody waits for the page: let it not hold up the next one
                 self.close()
             raise

@@ -214,7 +214,8 @@ def goggle_parameters(request: base.SearchRequest) -> list[str]:
 class Goggle:
     """One goggle of the catalogue.
 
-    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one.
+    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one. A hosted one is `known` when
+    Brave or its author names it as submitted: only such are recommended to the model.
     """
 
     name: str
@@ -222,6 +223,7 @@ class Goggle:
     about: str
     url: str = ""
     rules: str = ""
+    known: bool = False
 
 
 @cache

@@ -31,7 +31,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ipy_websearch.background import SingleFlight
-from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
+from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.client import Cache
 from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import Engine, Provider, ProviderContext, ProviderInfo, SearchRequest, permitted
@@ -404,13 +404,15 @@ class SearchRouter:
         return hash((info.name, info.address(self._context.keys), *map(self._context.keys.get, info.keys)))
 
     def _remember(self, target: Target, failure: ProviderError) -> None:
-        """Note an outage, with the time of day until which the engine is passed over: always the same text, said once."""
+        """Note an outage. Its text, always the same, says once when the engine may be asked again: by itself, or by us."""
         seconds = OUTAGES_S.get(failure.reason, 0.0)
         if not seconds or target.info.name == LOCAL:
             return
-        if failure.retry_after:
-            seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
-        said = f"{failure}; not asked again before {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
+        wait_s, said = failure.retry_after or 0.0, str(failure)
+        if wait_s:
+            seconds = min(wait_s, LONGEST_OUTAGE_S)
+        if wait_s <= LONG_WAIT_S:
+            said += f"; not asked again before {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
         attempt = Attempt(target.info.name, said, failure.status, failure.reason)
         self._outages[self._state(target.info)] = (self._clock() + seconds, attempt)
 

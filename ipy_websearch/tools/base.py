@@ -147,14 +147,15 @@ def input_schema(model: type[BaseModel]) -> dict[str, Any]:
 def refused(exc: WebSearchError, price: Sequence[Charge] = (), text: str = "") -> ToolOutput:
     """Return the output of a call that an engine (or a check before it) refused: `text`, or the error's own line.
 
-    A call whose answer was lost is booked at its `price`, or at what the error says.
+    A call whose answer was lost is booked at its `price`, or at what the error says. A failed engine is a notice too: its user
+    can do something about it, and the model may answer from memory.
     """
-    said = str(exc)
-    charges: Sequence[Charge] = ()
-    if isinstance(exc, ProviderError):
-        said += f" (retry after {exc.retry_after:g} s)" if exc.retry_after else ""
-        charges = exc.charges or (lost(price) if exc.lost else ())
-    return ToolOutput(summary=shorten(said, 200), text=text or said, is_error=True, charges=tuple(charges), error=exc)
+    said, told = str(exc), shorten(str(exc), 200)
+    if not isinstance(exc, ProviderError):
+        return ToolOutput(told, text=text or said, is_error=True, error=exc)
+    said += f" (retry after {exc.retry_after:g} s)" if exc.retry_after else ""
+    charges = exc.charges or (lost(price) if exc.lost else ())
+    return ToolOutput(told, text=text or said, is_error=True, charges=tuple(charges), notices=(told,), error=exc)
 
 
 def as_passage(result: SearchResult) -> Passage:

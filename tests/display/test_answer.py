@@ -106,7 +106,10 @@ def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
         ({"stop_reason": "max_tokens", "notices": (STOPPED["max_tokens"],)}, "Cut off at max_tokens"),
         ({"stop_reason": "refusal", "notices": (STOPPED["refusal"],)}, "The model declined to answer."),
         ({"stop_reason": None}, "The answer broke off: this is what had arrived."),
-        ({"trace": UNSEARCHED, "citations": ()}, "No search or page worked: answered from what the model knows; exa refused"),
+        (
+            {"trace": UNSEARCHED, "citations": (), "notices": ("exa refused",)},
+            "No search or page worked: answered from what the model knows; exa refused",
+        ),
     ],
 )
 def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, Any], label: str) -> None:
@@ -116,6 +119,7 @@ def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, An
     assert f"<strong>{label[:7]}" in html and html.index("<strong>") < html.index("faster")
     assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and text_of(answer).startswith(label)
     assert text_of(answer).count(label[1:27]) == 1, "the loop's notice is not said again"
+    assert text_of(answer).count("exa refused") <= 1
     assert markdown_of(answer).startswith("> **") and "x.example" not in markdown_of(answer).replace(
         "(https&#58;//x.example)", ""
     )

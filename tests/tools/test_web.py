@@ -125,8 +125,9 @@ def scraped(markdown: str, url: str = GUIDE, **metadata: Any) -> dict[str, Any]:
 
 
 def test_the_five_tools_have_the_specified_parameters(messages_api: Any, brave_api: Any, firecrawl: Any) -> None:
-    """Names, defaults and bounds of seed 003; only what must be given is required."""
+    """Names, defaults and bounds of seed 003; only what must be given is required. 14 goggles are recommended."""
     ask_tiers(messages_api)
+    assert all(f"- {name}: " in str(messages_api.bodies[0]["system"]) for name in ("tech", "netsec"))
     schemas = {name: tool["input_schema"]["properties"] for name, tool in offered(messages_api).items()}
     defaults = {name: {p: s.get("default") for p, s in properties.items()} for name, properties in schemas.items()}
     context = {"maximum_number_of_tokens": 8192, "count": 20, "context_threshold_mode": "balanced", "country": "US"}

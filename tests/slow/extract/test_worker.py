@@ -105,6 +105,19 @@ def test_a_cancelled_page_holds_nobody_up_and_harms_no_other() -> None:
         assert asyncio.run(cancelled(worker)).note == ""
 
 
+def test_a_slow_page_holds_no_other_up() -> None:
+    """The page that waits is read by a second worker, long before the slow one would be given up."""
+
+    async def one_behind_another() -> Page:
+        slow = asyncio.ensure_future(worker.extract(ENDLESS, url=URL, content_type=UTF8))
+        page = await worker.extract(PAGE, url=URL, content_type=UTF8)
+        assert not slow.done() and slow.cancel()
+        return page
+
+    with closing(ExtractionWorker(timeout_s=300)) as second, closing(ExtractionWorker(timeout_s=300, relief=second)) as worker:
+        assert asyncio.run(one_behind_another()).content.startswith("# Rows")
+
+
 @linux
 def test_the_process_ends_when_its_parent_is_killed() -> None:
     code = (
