@@ -438,7 +438,7 @@ class HttpClient:
         if call.head is not None:
             text = f"{call.provider} answered {call.head.status}, but with nothing that can be used: {why}"
             return self.error(call.provider, text, status=call.head.status, lost=call.lost)
-        proxy = next((name for name in _PROXIES if os.environ.get(name)), "")
+        proxy = next(filter(os.environ.get, _PROXIES), "")
         through = f" (the proxy in {proxy} may be at fault)" if proxy and not call.lost else ""
         text = f"{call.provider} could not be reached at {_place(call.url)}: {why}{through}"
         return self.error(call.provider, text, lost=call.lost)
@@ -528,7 +528,8 @@ def bad_proxy(name: str, value: str) -> ConfigError:
 
 def bad_environment() -> ConfigError:
     """Return the error for a proxy of the environment that cannot be used."""
-    return bad_proxy(*next(((name, os.environ[name]) for name in _PROXIES if os.environ.get(name)), ("HTTPS_PROXY", "")))
+    name = next(filter(os.environ.get, _PROXIES), "HTTPS_PROXY")
+    return bad_proxy(name, os.environ.get(name, ""))
 
 
 def tls_context() -> ssl.SSLContext:

@@ -58,6 +58,12 @@ def test_every_search_that_is_allowed_can_be_made_one_by_one(client: Any, messag
     assert len(brave_api.requests) == most and codes == ["max_uses_exceeded"] and message.stop_reason == "end_turn"
 
 
+def test_after_the_limit_other_tools_may_still_be_called(client: Any, messages_api: Any) -> None:
+    messages_api.replies([search("one thing"), search("two things")], tool_use("get_weather", {"city": "Rome"}))
+    message = ask(client, tools=[{**SEARCH, "max_uses": 1}, WEATHER])
+    assert message.stop_reason == "tool_use" and message.content[-1].name == "get_weather"
+
+
 @pytest.mark.parametrize(
     ("bounds", "urls"),
     [
@@ -244,6 +250,14 @@ def test_thinking_that_is_refused_in_an_edited_history_is_left_out_once(client: 
     messages_api.reply("In Japan.")
     again = ask(client, messages=going_on(first), thinking=THINKING)
     assert again.content[-1].text == "In Japan." and search_results(messages_api.bodies[-1])
+
+
+def test_a_citation_of_results_that_a_shortened_history_lacks_does_not_go_back(client: Any, messages_api: Any) -> None:
+    """The API would refuse it: its number is now that of another result, or of none."""
+    messages_api.replies(search(), "Matz.", search("ruby year"), text("In 1995.", citations=[(0, 0), (5, 0)]), "Yes.")
+    second = ask(client, messages=going_on(ask(client)))
+    assert ask(client, messages=going_on(second)).content[-1].text == "Yes." and len(second.content[-1].citations) == 2
+    assert messages_api.bodies[-1]["messages"][-2]["content"] == [{"type": "text", "text": "In 1995."}]
 
 
 def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messages_api: Any) -> None:
