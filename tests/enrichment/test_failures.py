@@ -156,6 +156,23 @@ def test_an_engine_with_a_refused_key_is_not_stood_in_for_by_the_articles(
     assert (again.enrich_status[0], again.ceo[0], pd.isna(again.enrich_error[0])) == ("ok", "Jo Doe", True)
 
 
+def test_a_chain_whose_every_engine_failed_is_asked_again_by_the_next_call(messages_api: Any, wikipedia_api: Any) -> None:
+    messages_api.behave(searches)
+    wikipedia_api.behave(lambda values: Answer(hang_up=True))
+    assert "wikipedia could not be reached" in web.enrich(many(4), CEO, progress=False).enrich_error[0]
+    wikipedia_api.behave(None)
+    again = web.enrich(many(4), CEO, progress=False)
+    assert set(again.enrich_status) == {"ok"} and again.enrich_error.isna().all()
+
+
+def test_an_engine_that_fails_for_a_while_is_asked_on(messages_api: Any, brave_api: Any) -> None:
+    """It has worked before, so the rows behind the failures are filled, in the same run."""
+    messages_api.behave(searches)
+    brave_api.behave(lambda values: Answer([], hang_up=20 < len(brave_api.requests) <= 120))
+    out = web.enrich(many(200), CEO, provider="brave", progress=False)
+    assert set(out.enrich_status) == {"ok", "error"} and out.enrich_status.iloc[-1] == "ok"
+
+
 def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(
     messages_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

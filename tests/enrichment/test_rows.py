@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
+from ipy_websearch import api
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.money.ledger import Ledger
 from tests.contract.helpers import CEO, companies, record, results_of, search
@@ -83,6 +84,19 @@ def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     assert "2 values removed" in shell.run("%websearch store clear ceo").stdout
     ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
     assert len(messages_api.requests) == 4
+
+
+def test_what_was_paid_for_is_found_while_another_program_locks_the_file(messages_api: Any) -> None:
+    messages_api.behave(echo)
+    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
+    path = api.session().ledger.path
+    api.end_session()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        first, second = (ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET) for _ in range(2))
+        assert list(first.ceo) == list(second.ceo) == ["Boss of A", "Boss of B", "Boss of C"]
+        assert "locked" in str(first.attrs["report"]["warnings"])
+        assert len(messages_api.requests) == 3 == len(ipy_websearch.cost(everything=True))
 
 
 def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ipy_websearch
+from ipy_websearch import api
 from ipy_websearch.enrichment import batch
 from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
 from ipy_websearch.errors import ConfigError, EnrichmentError
@@ -124,6 +126,19 @@ def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> Non
     with pytest.raises(EnrichmentError, match="“many” is no int"):
         ipy_websearch.enrich(companies(*(f"C{n}" for n in range(100))), size, concurrency=1, **QUIET)
     assert len(messages_api.requests) < 30
+
+
+def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any) -> None:
+    """It sees no schema; what it writes as text is read or left out with a word, never turned into another value."""
+    api.session().settings.retrieve_first = "always"
+    kinds = {"staff": int, "share": float, "born": date, "listed": bool, "size": ["big", "small"], "moons": list[str]}
+    written = {"staff": "1,234", "share": "12 %", "born": "March 4, 1998", "listed": "yes", "size": "Big", "moons": "one, two"}
+    messages_api.reply(json.dumps(written))
+    row = ipy_websearch.enrich(companies("A"), {n: ("{company}?", kind) for n, kind in kinds.items()}, **QUIET).iloc[0]
+    asked = messages_api.bodies[0]["messages"][0]["content"][0]["text"]
+    assert "born: A? (type: date)" in asked and "size: A? (type: one of ['big', 'small'])" in asked
+    assert (row.staff, row.listed, row["size"]) == (1234, True, "big") and row[["share", "born", "moons"]].isna().all()
+    assert all(f"{name} is left out" in row.enrich_error for name in ("share", "born", "moons"))
 
 
 # --- the caller's own columns -------------------------------------------------------------------------------------------

@@ -158,6 +158,19 @@ def test_a_dead_engine_is_left_alone_while_the_model_answers_on(messages_api: An
     assert len(brave_api.requests) <= 40
 
 
+def test_each_row_is_booked_and_equal_questions_are_one_line(messages_api: Any, brave_api: Any, con: Any) -> None:
+    messages_api.behave(
+        lambda body: tool_use("web_search", {"query": echo(body)}) if len(body["messages"]) == 1 else echo(body)
+    )
+    sql.register(con)
+    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(3) t(i)").fetchall()
+    cost = ipy_websearch.cost()
+    assert Counter(cost.kind) == {"model": 6, "search": 3} and float(api.session().spent_usd or 0) == pytest.approx(
+        cost.usd.sum()
+    )
+    assert list(ipy_websearch.cost(by="question").question) == ["ask_ai: q?"]
+
+
 def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) -> None:
     messages_api.behave(lambda body: error(400, message="no"))
     sql.register(con, on_error="raise")
