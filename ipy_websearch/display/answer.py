@@ -322,10 +322,11 @@ class _Notebook:
                 pause_s = max(INTERVAL_S, _SHARE * (time.monotonic() - start))
 
     def _send(self) -> None:
-        view = answer_view(self._view, spent=self._spent())
         types = ("text/html", "text/plain", *(("text/markdown",) if self._view.answer is not None else ()))
-        is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
-        forms = bundle("answer", view, types)
+        forms = bundle("answer", answer_view(self._view, spent=self._spent()), types)
+        is_update = self._sent_at > 0
+        self._sent_at = time.monotonic()
+        self._is_stale = False
         self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
@@ -357,7 +358,9 @@ class _Terminal:
         streamed = "".join(item.text for item in view.items if not item.glyph).strip()
         if streamed:
             table = view.text.removeprefix(streamed) if view.answer and view.answer.rows else ""
-            shown |= {"parts": [Item(table)], **({"labels": []} if view.offline else {})}  # its text has its label
+            shown["parts"] = [Item(table)]
+            if view.offline:  # the text begins with its label
+                shown["labels"] = []
         elif view.answer is None:
             return
         self._flush(len(self._rest))

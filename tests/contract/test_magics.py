@@ -165,16 +165,18 @@ def test_the_offline_answer_shows_passages_and_never_claims_more(shell: Any, off
         assert text_of.index("no model read these") < 5, "no sentence is put first as the answer"
 
 
-def test_cost_is_a_frame_and_its_groups_add_up(messages_api: Any, brave_api: Any, shell: Any) -> None:
+def test_cost_is_a_frame_whose_groups_add_up_until_it_is_reset(messages_api: Any, brave_api: Any, shell: Any) -> None:
     messages_api.reply(search("ruby author"))
     messages_api.reply("Matz.")
     shell.run("a = %ask --provider brave who wrote Ruby?")
     total = float(shell.ns["a"].cost_usd)
-    rows = shell.run("%cost --rows").value if shell.run("%cost --rows").ok else shell.run("%cost").value
-    assert rows.usd.sum() == pytest.approx(total)
+    assert list(shell.run("%cost").value.question) == ["who wrote Ruby?"]
+    assert shell.run("%cost --rows").value.usd.sum() == pytest.approx(total)
     for group in ("question", "model", "provider", "kind", "day"):
         ran = shell.run(f"%cost --by {group}")
         assert ran.ok and ran.value.usd.sum() == pytest.approx(total), group
+    assert list(shell.run("%cost --all --since 1h --by kind").value.kind) == ["search", "model"]
+    assert len(shell.run("%cost --reset").value) == 0
 
 
 def test_status_names_engines_and_never_a_key(messages_api: Any, brave_api: Any, shell: Any) -> None:

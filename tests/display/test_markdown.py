@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -149,18 +150,24 @@ def answer(text: str = "Two moons [1], says NASA [2]; array[1].", **more: Any) -
     return Answer("How many moons has *Mars*?", text, "claude-sonnet-5-5", **({"citations": found} | more))
 
 
-def test_a_session_is_written_as_markdown_with_footnotes(shell: Any, tmp_path: Path) -> None:
-    """Question, answer and sources of every answer; footnotes of several answers do not meet. An answer becomes a cell, too."""
-    for question in ("How many moons has Mars?", "How big is Jupiter?"):
+def test_a_session_is_written_as_markdown_with_footnotes_and_as_a_valid_notebook(shell: Any, tmp_path: Path) -> None:
+    """Question, answer and sources of every answer, as text and as cells; footnotes of several answers do not meet. An answer
+    becomes a cell, too."""
+    for question in ("How many moons has *Mars*?", "How big is Jupiter?"):
         assert shell.run(f"a = %ask --provider local -m offline {question}").ok
     cells = list[str]()
     shell.ip.set_next_input = lambda text, replace=False: cells.append(text)
     assert shell.run("a.to_cell()").ok and cells[0].startswith("%%markdown\n## How big is Jupiter?")
     assert "2 answers written to report.md" in shell.run("%websearch export report.md").stdout
     written = (tmp_path / "report.md").read_text()
-    assert "## How many moons has Mars?" in written and "## How big is Jupiter?" in written
+    assert "## How many moons has \\*Mars\\*?" in written and "## How big is Jupiter?" in written
     assert "**Sources**" in written and written.replace("&#58;", ":").count("corpus://planets/mars") == 1
     assert shell.run("%websearch export refs.json").ok and '"title": "Mars"' in (tmp_path / "refs.json").read_text()
+    assert shell.run("%websearch export report.ipynb").ok
+    notebook = nbformat.read(tmp_path / "report.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown"] * 3
+    assert notebook.cells[1].source.startswith("## How many moons has \\*Mars\\*?\n")
 
 
 def test_sources_become_a_bibliography() -> None:
@@ -179,17 +186,6 @@ def test_sources_become_a_bibliography() -> None:
     assert first["issued"] == {"date-parts": [[2026, 2, 16]]} and first["URL"] == "https://www.nytimes.com/a%20b#c"
     with pytest.raises(ConfigError, match="bibtex, ris, csl"):
         made.bibliography("apa")
-
-
-def test_a_notebook_has_markdown_cells_and_is_valid(tmp_path: Path) -> None:
-    """nbformat finds nothing wrong; each question is a heading, each answer a cell."""
-    import nbformat
-
-    export([answer()], tmp_path / "r.ipynb")
-    notebook = nbformat.read(tmp_path / "r.ipynb", as_version=4)
-    nbformat.validate(notebook)
-    assert [cell.cell_type for cell in notebook.cells] == ["markdown"] * 2
-    assert notebook.cells[1].source.startswith("## How many moons has \\*Mars\\*?\n")
 
 
 def test_every_payload_is_harmless_in_every_file(tmp_path: Path) -> None:

@@ -22,34 +22,24 @@ from ipy_websearch.magics.websearch import websearch
 
 
 @pytest.mark.parametrize(
-    ("line", "options"),
+    ("magic", "line", "options", "text"),
     [
-        ("-n 10 moons", {"count": 10}),
-        ("-n3 moons", {"count": 3}),
-        ("--count=3 moons", {"count": 3}),
-        ("--site a.example --site b.example moons", {"allowed_domains": ["a.example", "b.example"]}),
-        ("--goggle '$boost=3,site=a.example' moons", {"goggles": ["$boost=3,site=a.example"]}),
-        ("--fresh --provider local moons", {"fresh": True, "provider": "local"}),
-        ('-n 0 --freshness "a b" moons', {"count": 0, "freshness": "a b"}),
+        (search, "-n 10 moons", {"count": 10}, "moons"),
+        (search, "-n3 moons", {"count": 3}, "moons"),
+        (search, "--count=3 moons", {"count": 3}, "moons"),
+        (search, "--site a.example --site b.example moons", {"allowed_domains": ["a.example", "b.example"]}, "moons"),
+        (search, "--goggle '$boost=3,site=a.example' moons", {"goggles": ["$boost=3,site=a.example"]}, "moons"),
+        (search, "--fresh --provider local moons", {"fresh": True, "provider": "local"}, "moons"),
+        (search, '-n 0 --freshness "a b" moons', {"count": 0, "freshness": "a b"}, "moons"),
+        (fetch, "https://a.example/?q='x'#y --limit 3", {"limit": 3}, "https://a.example/?q='x'#y"),
+        (websearch, "record a # --force it", {}, "record a # --force it"),
+        (websearch, 'export "my  notes -old"/b.md --force', {"force": True}, 'export "my  notes -old"/b.md'),
     ],
 )
-def test_only_what_was_given_is_passed_on(line: str, options: dict[str, Any]) -> None:
-    assert parse(search.make_parser(), line) == (options, "moons")
-
-
-FOLDER = '"my  notes -old"/b.md'
-
-
-@pytest.mark.parametrize(
-    ("magic", "line", "read"),
-    [
-        (fetch, "https://a.example/?q='x'#y --limit 3", ({"limit": 3}, "https://a.example/?q='x'#y")),
-        (websearch, "record a # --force it", ({}, "record a # --force it")),
-        (websearch, f"export {FOLDER} --force", ({"force": True}, f"export {FOLDER}")),
-    ],
-)
-def test_options_may_follow_names_where_there_is_no_text(magic: Any, line: str, read: Any) -> None:
-    assert parse(magic.make_parser(), line, names=True) == read
+def test_only_the_given_options_are_passed_on_and_they_may_follow_names(
+    magic: Any, line: str, options: dict[str, Any], text: str
+) -> None:
+    assert parse(magic.make_parser(), line, names=magic is not search) == (options, text)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))

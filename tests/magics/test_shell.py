@@ -94,14 +94,6 @@ def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None
 # --- `%ask`, `%%ask`, `%trace`, `%panels` and `%cost` in a shell
 
 
-def test_cost_is_the_bill_by_question_until_it_is_reset(messages_api: Any, shell: Any) -> None:
-    messages_api.reply("Matz.")
-    shell.run("%ask who wrote Ruby?")
-    assert list(shell.run("%cost").value.question) == ["who wrote Ruby?"]
-    assert list(shell.run("%cost --all --since 1h --by kind").value.kind) == ["model"]
-    assert len(shell.run("%cost --reset").value) == 0
-
-
 def test_a_budget_is_set_kept_and_removed(messages_api: Any, shell: Any) -> None:
     ran = shell.run("%cost --budget 0.000001 --day-budget $2")
     assert "0.000001 USD" in ran.stdout and "0% of the session's budget" in ran.html
