@@ -167,11 +167,18 @@ class Keys:
         return path
 
     def forget(self, name: str) -> list[str]:
-        """Remove a key from the session and delete its file; return where it was found."""
+        """Remove a key from the session and delete its file; return where it was found.
+
+        Raises:
+            ConfigError: the file cannot be deleted.
+        """
         spec = self.spec(name)
         removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
         if (path := self._file(spec)).exists():
-            path.unlink()
+            try:
+                path.unlink()
+            except OSError as exc:
+                raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
             removed.append(str(path))
         return removed
 

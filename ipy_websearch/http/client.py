@@ -576,6 +576,8 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
             event_hooks={"response": [keep_location, forget_cookies]},
         )
     except (ValueError, ImportError, httpx.InvalidURL):
+        if not any(map(os.environ.get, _PROXIES)):
+            raise  # of the system's own settings
         raise bad_environment() from None
 
 

@@ -379,7 +379,7 @@ async def download(
     options: Any = {"transport": transport, "trust_env": False, "event_hooks": {"response": [keep_location]}}
     location = ""
     try:
-        async with asyncio.timeout(timeout_s), httpx.AsyncClient(**options) as client:
+        async with asyncio.timeout(timeout_s), _client(**options) as client:
             for _ in range(max_redirects + 1):
                 target = check_url(location, allow=allow) if location else target
                 if admit is not None:
@@ -415,6 +415,13 @@ def page_proxy(address: str, through_environment: bool) -> str | None:
     if not found:
         raise ConfigError("fetch_through_proxy is on, but HTTPS_PROXY is not set; set it, or WebSearch.fetch_proxy")
     return found
+
+
+def _client(**options: Any) -> httpx.AsyncClient:
+    try:
+        return httpx.AsyncClient(**options)
+    except Exception as exc:
+        raise FetchError(f"httpx cannot be used here: {failure_words(exc)}") from exc
 
 
 async def _hop(

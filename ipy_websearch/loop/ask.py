@@ -66,7 +66,7 @@ from ipy_websearch.model.requests import (
     without_thinking,
 )
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
-from ipy_websearch.money.prices import add_money, own_prices
+from ipy_websearch.money.prices import add_money, own_prices, tariff
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -607,6 +607,8 @@ class AskRun:
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
+        # The first look into the price list takes 0.2 s: while the model thinks, not on the event loop.
+        asyncio.get_running_loop().run_in_executor(None, tariff, self.loop.model)
         meter = self.loop.loop.meter
         try:
             await self.loop.client.prepare()

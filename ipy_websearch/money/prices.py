@@ -256,7 +256,8 @@ _ENTRY = {"extra": "forbid", "str_strip_whitespace": True, "coerce_numbers_to_st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What all entries of a price file have: the plan, the source and its date; no amount is less than nothing."""
+    """What all entries of a price file have: the plan, the source and its date. An amount has bounds: a slip of the pen would
+    stop all questions under a budget, or none."""
 
     plan: str = ""
     source: str = ""
@@ -264,9 +265,9 @@ class Entry:
     __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
-        amounts = (getattr(self, each.name) for each in fields(self))
-        if (least := min((usd for usd in amounts if isinstance(usd, Decimal)), default=_NOTHING)) < 0:
-            raise ValueError(f"{least} US dollars are less than nothing")
+        for amount in (getattr(self, each.name) for each in fields(self)):
+            if isinstance(amount, Decimal) and not 0 <= amount <= _MILLION:
+                raise ValueError(f"{amount} US dollars are less than nothing, or more than a million")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

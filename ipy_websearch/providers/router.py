@@ -37,7 +37,7 @@ from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import Engine, Provider, ProviderContext, ProviderInfo, SearchRequest, permitted
 from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults, lost
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import fold
+from ipy_websearch.text import fold, plain, shorten
 
 # --- which engines there are ------------------------------------------------------------------------------------------
 
@@ -443,7 +443,7 @@ class SearchRouter:
         except WebSearchError:
             raise
         except Exception as exc:  # whatever an engine raises, the chain goes on
-            text = f"{target.name} failed: {type(exc).__name__}: {exc}"
+            text = f"{target.name} failed: {type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
         if self._outages:  # telling whose they are takes another look for the key
             self._outages.pop(self._state(target.info), None)

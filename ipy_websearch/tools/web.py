@@ -346,8 +346,11 @@ _UNSPACED = (
 )
 # Where a bare name may end and another begin: at punctuation of any script, and where a script without blanks goes on.
 _BETWEEN = re.compile(rf"[,;'()\[\]]|[^\w\x00-\x7f]|{_UNSPACED}")
-# Where an address may end before its end; not within a host's name, whose labels may hold such characters ("abc中国.cn").
-_END = re.compile(rf"[,;')\]]|(?:[^\w\x00-\x7f]|(?<=[\x00-\x7f]){_UNSPACED})(?![^/?#]*\.\w)")
+# Where an address may end before its end.
+_END = re.compile(rf"[,;')\]]|[^\w\x00-\x7f]|(?<=[\x00-\x7f]){_UNSPACED}")
+# Not within a host's name, whose labels may hold such letters and symbols ("abc中国.cn"), but no punctuation.
+_HOST = re.compile(r"[a-z]+://[^/?#]*", re.IGNORECASE)
+_LABELS = re.compile(r"[^\x00-\x7f\u2000-\u206f\u3000-\u303f\uff00-\uff20].*\.\w")
 # How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!".
 _ABBREVIATED = re.compile(r"[_.][A-Za-z]{1,5}\.$|_[^/_]+[!?]$")
 _ENDING = ".,;:!?'\"*_(["
@@ -504,7 +507,10 @@ def addresses_of(message: Mapping[str, Any]) -> set[str]:
 
 def _readings(address: str) -> set[str]:
     """Return what the address may be, at least with a host: all of it, and cut short where it may end before."""
-    cuts = [address, *(address[: end.start()] for end in islice(_END.finditer(address), MOST_ENDS))]
+    host = _HOST.match(address)
+    host_end = host.end() if host else 0
+    ends = [end.start() for end in islice(_END.finditer(address), MOST_ENDS)]
+    cuts = [address, *(address[:at] for at in ends if not _LABELS.match(address, at, host_end))]
     found = {_trim(cut) for cut in cuts} | {cut for cut in cuts if _ABBREVIATED.search(cut)}
     return {reading for reading in found if reading and not reading.endswith("://")}
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import ipy_websearch as web
+from ipy_websearch import api
 from ipy_websearch.errors import BudgetExceededError
 from tests.contract.helpers import CEO, ROW, boss, companies, keeps_searching, search, start
-from tests.fakes.replies import delay, usage
+from tests.fakes.money import held, spent
+from tests.fakes.replies import Manner, delay, error, thinking, truncated, usage
 
 SEARCHER = """
 import sys
@@ -67,6 +73,65 @@ def test_the_sessions_budget_holds_over_questions(messages_api: Any, brave_api: 
         for _ in range(60):
             web.ask("Who?", provider="brave", max_searches=50, max_steps=50)
     assert 0.05 < web.cost().usd.sum() <= 0.1 and "\n" not in str(caught.value)
+
+
+def test_fifty_questions_at_once_stay_under_one_budget(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """What the services served is worth no more, though every reply is as long as it may be; who began has an answer."""
+    session.settings.session_budget_usd = 0.40
+    messages_api.behave(lambda body: [*keeps_searching(body), used(3_000, body["max_tokens"]), delay(0.005)])
+
+    async def all_of_them() -> list[Any]:
+        questions = (session.ask(f"question number {n}?", provider="brave") for n in range(50))
+        return await asyncio.gather(*questions, return_exceptions=True)
+
+    outcomes = asyncio.run(all_of_them())
+    answers = [outcome for outcome in outcomes if not isinstance(outcome, BudgetExceededError)]
+    tokens = sum(used["input_tokens"] * 2 + used["output_tokens"] * 10 for used in messages_api.usages)
+    served = Decimal(tokens) / 1_000_000 + len(brave_api.requests) * Decimal("0.005")
+    assert answers and all(answer.text.endswith("The answer from what there is.") for answer in answers)
+    assert spent(session) == served <= Decimal("0.40") and held(session) == 0
+
+
+def test_a_request_is_sent_again_only_when_that_can_be_paid(messages_api: Any) -> None:
+    """A refused request costs nothing and gives its money back; one that broke off after it was billed may not."""
+    messages_api.replies(error(529), ["Two.", used(300, 300)])
+    assert web.ask("How many?", budget_usd="0.02").text == "Two."
+    messages_api.replies(*[[thinking("Well, let me think."), used(5_000, 0), truncated(1)]] * 2)
+    with pytest.raises(BudgetExceededError, match="the model did not answer, and"):
+        web.ask("How many?", budget_usd="0.02")
+    assert len(messages_api.bodies) == 3 and 0.01 < web.cost().usd.iloc[-1] < 0.02
+    messages_api._queue.clear()
+
+
+def test_a_whole_reply_is_not_paid_for_again_although_its_connection_broke(messages_api: Any, brave_api: Any) -> None:
+    messages_api.replies([search("ruby author"), Manner(breaks=True)], "Matz.")
+    assert web.ask("Who?", provider="brave").searches == 1 and len(messages_api.requests) == 2
+
+
+def test_what_is_cached_is_free_under_a_used_up_budget_and_a_reset_gives_all_of_it_again(brave_api: Any) -> None:
+    """The count starts anew, the ledger keeps the rows."""
+    web.search("ruby author", provider="brave")
+    api.session().settings.session_budget_usd = 0.005
+    assert web.search("ruby author", provider="brave").cached
+    for query, fresh in (("ruby year", False), ("ruby author", True)):
+        with pytest.raises(BudgetExceededError, match="session budget"):
+            web.search(query, provider="brave", fresh=fresh)
+    api.session().reset_cost()
+    assert web.search("ruby year", provider="brave") and len(brave_api.requests) == 2
+    assert len(web.cost()) == 1 and len(booked()) == 3
+
+
+def test_a_full_disk_costs_no_result_and_no_row(brave_api: Any, tmp_path: Path) -> None:
+    """It is said, the row counts meanwhile, and is on file when the kernel ends."""
+    web.search("first query", provider="brave")
+    with closing(sqlite3.connect(next(tmp_path.rglob("ledger.sqlite")))) as file:
+        file.execute("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'database or disk is full'); END")
+        assert "disk is full" in str(web.search("second query", provider="brave").notices)
+        assert web.cost().usd.sum() == pytest.approx(0.01)
+        file.execute("DROP TRIGGER full")
+        file.commit()
+    api.end_session()
+    assert booked().usd.sum() == pytest.approx(0.01)
 
 
 def test_three_processes_of_a_home_never_pass_the_budget_of_a_day(brave_api: Any) -> None:

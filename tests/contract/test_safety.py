@@ -135,13 +135,16 @@ def test_a_key_appears_in_no_output_file_or_error(
 
 
 @pytest.mark.parametrize("odd", [RuntimeError("Session is closed"), KeyError("x"), OSError(5, "io"), ValueError("two\nlines")])
-def test_whatever_the_http_library_raises_is_one_line(monkeypatch: pytest.MonkeyPatch, brave_api: Any, odd: Exception) -> None:
+@pytest.mark.parametrize("where", ["__init__", "send"])
+def test_whatever_the_http_library_raises_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, brave_api: Any, odd: Exception, where: str
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise odd
 
-    monkeypatch.setattr("httpx.AsyncClient.send", fail)
+    monkeypatch.setattr(f"httpx.AsyncClient.{where}", fail)
     monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", "127.0.0.1:80")
     for call in (lambda: web.search("moons", provider="brave"), lambda: web.fetch("http://127.0.0.1/")):
         with pytest.raises(web.WebSearchError) as caught:
             call()
-        assert "\n" not in str(caught.value)
+        assert "\n" not in str(caught.value) and "is ''" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.model.client import Reply
 from ipy_websearch.money.budget import Booking
-from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, cost_frame, curve
+from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, Refused, cost_frame, curve
 from ipy_websearch.results import ModelResponded, Usage
 from tests.fakes.money import total
 from tests.fakes.replies import WIRE
@@ -85,6 +86,28 @@ def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
     assert tables == {"ledger", "reservations", "answers", "batch_rows"} and len(cost_frame(ledger)) == 5
 
 
+def test_a_row_and_its_values_are_one_transaction(tmp_path: Path) -> None:
+    clock = Clock()
+    ledger = Ledger(tmp_path / "l.sqlite", clock=clock)
+    counts, full = [], iter([False, True, False])
+
+    def value(connection: sqlite3.Connection) -> None:
+        if next(full, False):
+            raise sqlite3.OperationalError("the disk is full")
+
+    async def turns() -> None:
+        for _ in range(3):
+            ledger.book([row()])
+            ledger.write(value)
+            await asyncio.sleep(0)
+            with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
+                counts.append(other.execute("SELECT count(*) FROM ledger").fetchone()[0])
+            clock.seconds += RETRY_S + 1
+
+    asyncio.run(turns())
+    assert counts == [1, 1, 3]
+
+
 # --- reservations -------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +130,18 @@ def test_settling_is_one_transaction(tmp_path: Path) -> None:
         other.commit()
         assert other.execute("SELECT count(*) FROM reservations").fetchone() == (1,)
     assert total(ledger)[0] == Decimal("0.06")
+
+
+def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None:
+    """A batch holds its money for a day and an hour, whatever becomes of the kernel."""
+    clock = Clock()
+    id = reserve(Ledger(tmp_path / "l.sqlite", clock=clock), "0.08", lease_s=25 * 3600).id
+    clock.seconds += 24 * 3600
+    later = Ledger(tmp_path / "l.sqlite", clock=clock)
+    with pytest.raises(Refused):
+        reserve(later, "0.03")
+    later.settle([row("0.02")], id)
+    assert total(later)[0] == Decimal("0.02") and reserve(later, "0.08")
 
 
 # --- a file in trouble --------------------------------------------------------------------------------------------------

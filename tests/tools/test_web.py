@@ -528,6 +528,8 @@ WIKI = "https://en.wikipedia.org/wiki"
         ("读https://a.example/x。再读「https://b.example/y」，好吗？", ["https://a.example/x", "https://b.example/y"]),
         ("请看https://a.example/x的标题和https://b.example", ["https://a.example/x", "https://b.example"]),
         ("请看a.example/x的标题", ["https://a.example/x"]),
+        ("读https://a.example/x。版本2.0（README.md）", ["https://a.example/x"]),
+        ("读https://a.example。版本2.0", ["https://a.example"]),
         ("https://a.example의 제목", ["https://a.example"]),
         (f"{WIKI}/Washington,_D.C.", [f"{WIKI}/Washington,_D.C."]),
         (f"({WIKI}/Mars_(planet)), {WIKI}/Ohm's_law.", [f"{WIKI}/Mars_(planet)", f"{WIKI}/Ohm's_law"]),
