@@ -45,8 +45,7 @@ def in_turn(*answers: Answer) -> tuple[Handler, list[httpx.Request]]:
 
     def serve(request: httpx.Request) -> httpx.Response:
         requests.append(request)
-        answer = next(left)
-        if isinstance(answer, Exception):
+        if isinstance(answer := next(left), Exception):
             raise answer
         return answer
 
