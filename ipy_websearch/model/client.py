@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.http.client import bad_environment, retry_after, tls_context
+from ipy_websearch.http.client import bad_environment, call_address, retry_after, tls_context
 from ipy_websearch.model.requests import OFFLINE, PLATFORMS, Platform, platform_at, settled
 from ipy_websearch.results import Usage
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -197,7 +197,7 @@ class ModelClient:
         import anthropic
 
         client = self._client()
-        address = str(client.base_url).rstrip("/")
+        address = call_address(str(client.base_url).rstrip("/"))
         try:
             yield client
         except anthropic.APIStatusError as exc:
@@ -240,6 +240,7 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "modelTimeoutException": "timeout_error",
     "validationException": "invalid_request_error",
 }
+_FIELD = re.compile(rb"(\xef\xbb\xbf)?(event|data|id|retry)?:")  # what a stream begins with
 _EXCERPT = 400
 
 Batches = AsyncIterator[list[Event]]
@@ -256,7 +257,7 @@ async def reply_events(
     if "json" in kind or "html" in kind:  # a login page is told as what it is
         batches = json_events(pieces, redact)
     else:  # a stream, whatever else it is called on its way
-        batches = binary_events(pieces) if BINARY in kind else read_events(pieces)
+        batches = binary_events(pieces) if BINARY in kind else read_events(pieces, redact)
     async for events in batches:
         for n, event in enumerate(events):
             if event.get("type") == "error":
@@ -285,21 +286,28 @@ async def binary_events(pieces: AsyncIterator[bytes]) -> Batches:
         raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
-async def read_events(pieces: AsyncIterator[bytes]) -> Batches:
+async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> Batches:
     """Yield the server-sent events of a body, as many at once as have come.
 
     Raises:
-        ModelError: an event is not JSON.
+        ModelError: an event is not JSON, or the body is no stream of the Messages API: text, or another API's events.
     """
-    held = list[bytes]()
+    held, began, is_ours = list[bytes](), b"", False
     async for piece in pieces:
+        began = began or piece.strip()
         held.append(piece)
         if b"\n" in piece or b"\r" in piece:  # else no event ends here, and a long one would be looked through with each piece
             *frames, rest = b"".join(held).replace(b"\r\n", b"\n").replace(b"\r\r", b"\n\n").split(b"\n\n")
             held = [rest]
-            yield [event for frame in frames for event in _events_in(frame)]
+            events = [event for frame in frames for event in _events_in(frame)]
+            is_ours = is_ours or any("type" in event for event in events)
+            if events and not is_ours:
+                raise no_message(began, redact)
+            yield events
     with suppress(ModelError):  # the last one may lack the empty line behind it; what a stream broke off with is none
         yield _events_in(b"".join(held))
+    if began and not is_ours and not _FIELD.match(began):  # what begins as a stream was cut off
+        raise no_message(began, redact)
 
 
 def _events_in(frame: bytes) -> list[Event]:
@@ -508,12 +516,14 @@ _HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the 
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
+_LOOK_AT = "check the model's name, and ANTHROPIC_BASE_URL where it is set"
 _BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
     402: ("the Anthropic account has no credit left, or has reached its cap", "add credit or raise the cap in the console"),
     403: ("the Anthropic key may not do this", "check the workspace's permissions"),
-    404: ("the Anthropic API does not know that", "check the model's name"),
+    404: ("the Anthropic API does not know that", _LOOK_AT),
+    405: ("the Anthropic API does not know that", _LOOK_AT),
     413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
     429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
     **dict.fromkeys((500, 502, 503, 504, 529), _BUSY),
@@ -584,7 +594,8 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     detail = shorten(redact(plain(said) or name), 160)
     sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in _HUNG_UP
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
-    return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
+    check = "ANTHROPIC_BASE_URL and the network" if os.environ.get("ANTHROPIC_BASE_URL") else "the network"
+    return ModelError(f"could not reach the model at {address}: {detail}; check {check}, or use --model offline", kind=kind)
 
 
 def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:

@@ -462,8 +462,9 @@ _PLAIN_PROMPT, _TOOL_PROMPT, _CITING_PROMPT = 50, 600, 700
 # Hundredths of a token for each byte of a kind. Non-ASCII characters count by their first UTF-8 byte, so one weight stands for
 # a whole character: Latin, Greek, Cyrillic 1 token; Chinese, Japanese, Korean and symbols 2; the other scripts and emoji, which
 # tokenizers cut down to single bytes, as many as they have bytes.
+_LETTER = 40
 _WEIGHTS = (
-    (string.ascii_letters.encode(), 40),
+    (string.ascii_letters.encode(), _LETTER),
     (string.digits.encode(), 100),
     (string.punctuation.encode(), 75),
     (b" \t\n\r", 25),
@@ -474,11 +475,15 @@ _WEIGHTS = (
     (bytes(range(0xF0, 0xF8)), 400),
 )
 
+# Keys, hashes and base64 take about twice as many tokens as words of the same letters; runs this long are few in prose.
+_NO_WORD = re.compile(rb"\b[\w+/]{24,}")
+
 
 def text_tokens(text: str) -> int:
     """Return the most tokens that a text is to be expected to have."""
     data = text.encode("utf-8", "surrogatepass")
     hundredths = sum(weight * (len(data) - len(data.translate(None, kind))) for kind, weight in _WEIGHTS)
+    hundredths += _LETTER * sum(map(len, _NO_WORD.findall(data)))
     return -(-hundredths // 100)
 
 

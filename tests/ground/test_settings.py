@@ -119,6 +119,15 @@ def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_lo
     assert values == ["claude-sonnet-5-5", 7, 5]
 
 
+@pytest.mark.parametrize("address", ["ftp://a.example", "http://", "http://user:secret@a.example", "http://a.example:99999"])
+def test_a_wrong_base_address_is_one_line_without_its_password(monkeypatch: Any, address: str) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", "fake-key-of-the-tests")
+    monkeypatch.setenv("BRAVE_BASE_URL", address)
+    with pytest.raises(ConfigError, match="BRAVE_BASE_URL is") as caught:
+        ipy_websearch.search("ruby", provider="brave")
+    assert "secret" not in str(caught.value)
+
+
 # --- keys ---
 
 
@@ -199,3 +208,12 @@ def test_a_malformed_key_stops_only_the_provider_that_needs_it(
     questions = " ".join(shell.run("%cost").value.question)
     assert ".env" in refused and "[key]" in failed and "[key]" in questions
     assert not any(part in f"{status} {refused} {failed} {questions}" for part in ("secret", "sécret", "second"))
+
+
+@pytest.mark.parametrize("value", ["a\udcff secret", "\udcff\udcfe\udcfd\udcfc", "'\"'", "x" * 100_000 + " secret"])
+def test_no_value_makes_redaction_fail(session: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Not even bytes that are no text; values under 4 characters stay in texts."""
+    monkeypatch.setenv("EXA_API_KEY", value)
+    monkeypatch.setenv("TAVILY_API_KEY", "it")
+    shown = session.redact(f"it says {value}!")
+    assert "secret" not in shown and shown.startswith("it says") and shown.endswith("!")

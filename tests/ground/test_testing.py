@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
+import anthropic
 import pytest
 
 import ipy_websearch
-from ipy_websearch.errors import ConfigError, FetchError, ModelError, ProviderError
+from ipy_websearch import api
+from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
 from ipy_websearch.testing import FakeWeb
 
@@ -53,3 +57,24 @@ def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None
             ipy_websearch.ask("Who?")
     with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
         web.reply("too much")
+
+
+def test_the_session_of_before_comes_back(brave_api: Any) -> None:
+    """Its costs are as they were, and the machine's keys and engines are not used inside."""
+    mine = api.session()
+    with FakeWeb() as web:
+        web.add_results("", ACME)
+        assert ipy_websearch.search("anything").provider == "fake" and web.session.keys.get("brave") is None
+        with pytest.raises(MissingKeyError):
+            ipy_websearch.ask("x?", tools="brave_search")
+    assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests
+
+
+def test_other_programs_find_the_fake_model() -> None:
+    """Over HTTP at an address of its own, or with an SDK client in the process."""
+    asked: Any = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
+    with FakeWeb() as web:
+        web.behave(lambda request: "There.")
+        with anthropic.Anthropic(api_key="none", base_url=web.serve()) as client:
+            assert client.messages.create(**asked).content[0].text == "There."  # type: ignore[union-attr]
+        assert asyncio.run(web.client().messages.create(**asked)).content[0].text == "There."

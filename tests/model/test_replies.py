@@ -131,6 +131,8 @@ def refused(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, ask: Ask
         (b"null", JSON, "null"),
         (b"[" * 100_000, JSON, "[[[["),
         (b"<html><h1>Sign in</h1><script>x</script>", "text/html", "Sign in"),
+        (b"Ollama is running", "text/plain", "Ollama is running"),
+        (b'data: {"choices": []}\n\ndata: [DONE]\n\n', STREAM, "choices"),
     ],
 )
 def test_what_is_no_messages_api_is_told(
@@ -138,6 +140,17 @@ def test_what_is_no_messages_api_is_told(
 ) -> None:
     error = refused(monkeypatch, content, kind, ask)
     assert "is ANTHROPIC_BASE_URL right" in str(error) and shown in str(error) and error.kind == "no_message"
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
+def test_a_wrong_address_is_told_with_its_variable_and_without_its_password(
+    status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "ANTHROPIC_BASE_URL" in str(refused(monkeypatch, b"<h1>nginx</h1>", "text/html", events, status=status))
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://me:secret@127.0.0.1:1")
+    with pytest.raises(ModelError, match="check ANTHROPIC_BASE_URL") as caught:
+        asyncio.run(events(ModelClient(api_key=lambda: None)))
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

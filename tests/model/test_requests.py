@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -99,6 +101,7 @@ def test_a_question_is_answered_on_a_cloud(clouds: Any, session: Any, brave_api:
 # --- tokens ------------------------------------------------------------------------------------------------------------
 
 SONNET = "claude-sonnet-5-5"
+BYTES = hashlib.sha512(b"").digest()
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K" * 60_000}}
 
 
@@ -139,10 +142,16 @@ def test_the_recorded_ten_searches_are_within_the_estimate() -> None:
         ("Сколько спутников", 12),
         ("3.14159265358979", 15),
         ("half \ud83d", 3),
+        (BYTES.hex(), 96),
+        (base64.b64encode(BYTES).decode(), 64),  # a token for one or two characters, as in keys
+        (
+            ".".join(base64.urlsafe_b64encode(part).decode() for part in (b'{"alg":"HS256","typ":"JWT"}', BYTES, BYTES[:32])),
+            110,
+        ),
     ],
 )
 def test_every_kind_of_character_counts_what_it_takes(sample: str, least: int) -> None:
-    """Scripts, emoji and digits: at least as many tokens as tokenizers cut them into, at most four a character."""
+    """Whatever it is, at least as many tokens as tokenizers cut it into, at most four a character."""
     assert least <= text_tokens(sample) <= 4 * len(sample)
 
 

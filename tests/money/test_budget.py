@@ -21,16 +21,17 @@ from ipy_websearch.providers import brave
 from ipy_websearch.results import Charge, ModelResponded, Usage
 from ipy_websearch.session import Session
 from ipy_websearch.settings import WebSearch
-from tests.contract.helpers import ask
+from tests.contract.helpers import ask, keeps_searching
 from tests.fakes.engines import Answer
 from tests.fakes.money import held, spent, total
-from tests.fakes.replies import delay, server_search, usage
+from tests.fakes.replies import delay, error, server_search, thinking, truncated, usage
 from tests.fakes.scripted import Scripted
 from tests.money.test_ledger import Clock
 
 SONNET = "claude-sonnet-5-5"
 SEARCH = (Charge("brave"),)
 DAY_S = DAY_US / 1_000_000
+SEARCH_USD = Decimal("0.005")
 
 
 def budgets(ledger: Ledger, **limits: float | None) -> Budgets:
@@ -132,10 +133,59 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
     assert standing.held == 0 and standing.spent == total(ledger)[0] == sum(b.cost_usd or 0 for b in books)
 
 
-# --- many at once ---------------------------------------------------------------------------------------------------
+# --- questions ----------------------------------------------------------------------------------------------------------
 
 
-# --- one question -----------------------------------------------------------------------------------------------------
+def greedy(body: Any) -> list[Any]:
+    """Search while that is allowed, and use every output token that was asked for."""
+    return [*keeps_searching(body), usage(output_tokens=body["max_tokens"])]
+
+
+def test_fifty_questions_at_once_stay_under_one_budget(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """Whoever began was given what a final answer takes; the others are told what one costs."""
+    session.settings.session_budget_usd = 0.40
+    messages_api.behave(greedy)
+
+    async def all_of_them() -> list[Any]:
+        questions = (session.ask(f"question number {n}?", provider="brave") for n in range(50))
+        return await asyncio.gather(*questions, return_exceptions=True)
+
+    refused, answers = [], []
+    for outcome in asyncio.run(all_of_them()):
+        (refused if isinstance(outcome, BudgetExceededError) else answers).append(outcome)
+    assert answers and all(answer.text.endswith("The answer from what there is.") for answer in answers)
+    assert refused and all("raise it to at least" in str(error) for error in refused)
+    served = sum(model_cost(SONNET, Usage.from_api(used)) or 0 for used in messages_api.usages)
+    assert spent(session) == served + len(brave_api.requests) * SEARCH_USD <= Decimal("0.40") and held(session) == 0
+
+
+def test_a_failed_request_is_sent_again_only_when_that_can_be_paid(messages_api: Any, session: Any) -> None:
+    """A refused request costs nothing and gives its money back; one that broke off after it was billed may not."""
+    messages_api.replies([error(529)], ["Two.", usage(output_tokens=300)])
+    assert ask(session, budget_usd="0.02").text == "Two."
+    messages_api.reply(thinking("Well."), usage(input_tokens=5_000, cache_creation_input_tokens=0), truncated(1))
+    with pytest.raises(BudgetExceededError, match="the model did not answer, and"):
+        ask(session, budget_usd="0.02")
+    assert len(messages_api.bodies) == 3 and spent(session) == session.spent_usd
+
+
+def test_a_search_may_be_handed_on_to_a_dearer_engine(engine: Any, brave_api: Any, session: Any) -> None:
+    """The budget reckons with the dearest engine of the chain, since any of them may have to answer."""
+    engine("tavily")
+    session.settings.session_budget_usd = 0.006
+    assert "a search with tavily" in str(searched(session, "moons of Mars")) and not brave_api.requests
+    assert searched(session, "moons of Mars", provider="brave").cost_usd == SEARCH_USD
+
+
+def test_a_used_up_budget_leaves_what_is_cached_and_a_reset_begins_anew(brave_api: Any, session: Any) -> None:
+    """The count starts anew, the ledger keeps the rows."""
+    session.settings.session_budget_usd = 0.005
+    assert searched(session, provider="brave") and searched(session, provider="brave").cached
+    for options in ({"query": "ruby year"}, {"fresh": True}):
+        assert isinstance(searched(session, provider="brave", **options), BudgetExceededError)
+    session.reset_cost()
+    assert searched(session, "ruby year", provider="brave") and brave_api.queries == ["ruby author", "ruby year"]
+    assert session.spent_usd == SEARCH_USD and len(session.cost(everything=True)) == 3
 
 
 def test_an_unknown_price_is_refused_under_a_budget(messages_api: Any, session: Any) -> None:
@@ -161,10 +211,6 @@ def test_native_searches_are_bounded_by_the_money(messages_api: Any, session: An
     assert "tools" not in messages_api.bodies[-1] and any("left out" in notice for notice in poor.notices)
 
 
-# --- the session and the day ---------------------------------------------------------------------------------------------
-
-
-USAGE: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20}
 MESSAGE: dict[str, Any] = {
     "id": "msg_1",
     "type": "message",
@@ -225,6 +271,17 @@ def test_a_reply_without_usage_is_not_free(server: Scripted, session: Any, said:
     assert 0 < answer.cost_usd < Decimal("0.01") and float(answer.cost_usd) == pytest.approx(frame.usd[0])
 
 
+def test_a_stream_without_an_event_is_booked_and_a_refusal_is_not(server: Scripted, session: Any) -> None:
+    """A server that began to answer has read the question; one that answers 529 bills nothing."""
+    server.answer(b"", headers={"content-type": "text/event-stream"})
+    server.answer({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}, status=529)
+    server.answer({**MESSAGE, "usage": {"input_tokens": 100, "output_tokens": 20}})
+    assert ask(session).text == "Matz wrote Ruby, in 1995."
+    frame = session.cost()
+    assert list(frame.status) == ["interrupted", "error", "ok"] and estimated(session)[0]
+    assert frame.usd[0] > 0 and frame.usd[1] == 0
+
+
 # --- a paid search -----------------------------------------------------------------------------------------------------
 
 LOST: dict[str, dict[str, Any]] = {
@@ -249,7 +306,7 @@ def searched(session: Any, query: str = "ruby author", **options: Any) -> Any:
     async def main() -> Any:
         try:
             return await session.search(query, **options)
-        except ProviderError as exc:
+        except (BudgetExceededError, ProviderError) as exc:
             return exc
         finally:
             await session.aclose()
@@ -268,3 +325,13 @@ def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: A
     frame = session.cost()
     assert list(frame.usd) == [0.005] and list(frame.status) == ["error"] and estimated(session) == [True]
     assert session.spent_usd == Decimal("0.005")
+
+
+def test_a_stand_ins_answer_carries_the_lost_search_as_well(brave_api: Any, session: Any, impatient: None) -> None:
+    """Wikipedia answers for Brave; both are in the books, and a budget has paid for Brave."""
+    session.settings.session_budget_usd = 1.0
+    brave_api.reply(delay_s=60.0)
+    results = searched(session)
+    assert results.provider == "wikipedia" and results.cost_usd == spent(session) == SEARCH_USD and held(session) == 0
+    assert list(session.cost().name) == ["brave", "wikipedia"]
+    assert searched(session).cost_usd == 0, "the lost search is not part of what the cache keeps"

@@ -69,6 +69,14 @@ def test_no_row_is_lost_because_of_what_a_server_said(counts: list[int], units: 
     assert len(cost_frame(ledger)) == 2
 
 
+def test_rows_cannot_be_changed(tmp_path: Path) -> None:
+    Ledger(tmp_path / "l.sqlite").book([row()])
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
+        for statement in ("UPDATE ledger SET usd = 0", "DELETE FROM ledger"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                other.execute(statement)
+
+
 def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
     """Its rows, sums and unknown prices stay; the old tables go."""
     path = Path(shutil.copy(OLD_FILE, tmp_path / "l.sqlite"))
@@ -184,6 +192,16 @@ def test_where_nothing_can_be_written_rows_wait_until_it_can(tmp_path: Path) -> 
     ledger.book([row("0.04")])
     assert total(Ledger(tmp_path / "data" / "l.sqlite"))[0] == Decimal("0.07")
 
+
+def test_what_could_not_be_written_a_moment_ago_is_written_when_the_kernel_ends(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite", clock=Clock())
+    with locked(tmp_path / "l.sqlite", whole=False):
+        ledger.book([row("0.03")])
+    ledger.close()
+    assert total(Ledger(tmp_path / "l.sqlite"))[0] == Decimal("0.03")
+
+
+# --- figures ------------------------------------------------------------------------------------------------------------
 
 RECORDED = WIRE / "anthropic"
 

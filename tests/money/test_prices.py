@@ -16,6 +16,7 @@ from ipy_websearch.money.prices import (
     charge_cost,
     model_cost,
     price_table,
+    worst_case,
 )
 from ipy_websearch.results import Charge, Usage
 
@@ -123,6 +124,12 @@ def test_tokens_cost_what_the_reply_says_they_were_had_at(model: str, fields: di
 def test_the_id_that_is_billed_is_the_one_that_says_most(asked: str, answered: str, billed: str) -> None:
     """Another model is believed; a name without a price, or one without the region that the request named, is not."""
     assert billed_model(asked, answered) == billed
+
+
+def test_a_worst_case_counts_cache_writes_and_native_searches() -> None:
+    """A million tokens written to the cache cost 2.50 dollars with Sonnet 5.5, 4 for an hour; ten native searches ten cents."""
+    assert worst_case(SONNET, 1_000_000, 0) == Decimal("2.5") and worst_case(SONNET, 1_000_000, 0, hour_cache=True) == 4
+    assert worst_case(SONNET, 0, 0, server_searches=10) == Decimal("0.1")
 
 
 @pytest.mark.parametrize(
