@@ -223,7 +223,7 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
         status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
         return values | {"parts": [item for item in view.items if item.glyph != "⋯"], "status": status}
     text, doubtful = view.text, [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
-    said = [*STOPPED.values(), *(notice for notice in answer.notices if notice in " ".join(labels))]
+    said = " ".join((*STOPPED.values(), *labels))
     notices = [notice for notice in answer.notices if notice not in said]
     if view.offline:
         from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it

@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 
 from ipy_websearch.magics.websearch import COMMANDS, USAGE
+from tests.contract.helpers import boss, companies, company_in
 from tests.fakes.engines import hit
-from tests.fakes.notebook import subprocess_environment
-from tests.fakes.replies import slow, tool_use
+from tests.fakes.notebook import interrupted_when, subprocess_environment
+from tests.fakes.replies import delay, slow, tool_use
 
 HEAVY = set("asyncio pandas numpy anthropic httpx aiohttp pydantic lxml yaml sqlite3 narwhals nh3 jinja2".split())
 LOADED = """
@@ -148,6 +149,18 @@ def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: An
     )
     assert ran.ok and ran.outputs == [] and str(shell.ns["out"].founded.dtype) == "Int64"
     assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
+
+
+def test_stop_ends_an_enrichment_with_the_rows_so_far_as_its_result(messages_api: Any, shell: Any) -> None:
+    shell.ns["firms"] = companies("A", "slow B", "C")
+    messages_api.behave(lambda body: [boss(body), delay(60 if "slow" in company_in(body) else 0)])
+    with interrupted_when(lambda: len(messages_api.requests) == 2):  # the first row is done
+        ran = shell.run(
+            "%%enrich firms -o out --max-searches 0 --concurrency 1 --no-progress\nceo: Who is the CEO of {company}?"
+        )
+    assert (ran.stdout + ran.stderr).startswith("Interrupted: what was filled by then is in _") and "Boss of A" in ran.html
+    out = shell.ns["out"]
+    assert list(out.enrich_status) == ["ok", "interrupted", "interrupted"] and shell.ns["_"] is out
 
 
 @pytest.mark.parametrize("cell", ["%ask who?\nx = 1\n%ask and who?", "%ask who?\n%ask and who?\n\n  # both are shown"])
