@@ -275,11 +275,16 @@ class LocalProvider(
         return []
 
     def _list_folders(self, changed: Callable[[list[Path]], set[Path]]) -> None:
-        """Write the list of folders as `changed` returns it; the index is locked meanwhile, so no kernel loses another's."""
+        """Write the list of folders as `changed` returns it; the index is locked meanwhile, so no kernel loses another's.
+
+        The list is replaced as a whole: neither a kill nor a full disk leaves half of it.
+        """
 
         def write(connection: sqlite3.Connection) -> None:
+            written = self._list_file.with_suffix(".new")
             with suppress(OSError):  # the place is read-only: the index is in memory, and forgotten as well
-                self._list_file.write_text("".join(f"{folder}\n" for folder in sorted(changed(self._listed()))), "utf-8")
+                written.write_text("".join(f"{folder}\n" for folder in sorted(changed(self._listed()))), "utf-8")
+                written.replace(self._list_file)
 
         self._use(write, write=True)
 

@@ -1,19 +1,19 @@
-"""The register of search engines, and the router: a search goes to one engine, or down the chain until one answers.
+"""The register of providers, and the router: a search goes to one provider, or down the chain until one answers.
 
-An engine's module is imported when the engine is first asked. A plug-in that is broken is passed over with a warning.
+A provider's module is imported when the provider is first asked. A plug-in that is broken is passed over with a warning.
 
-The chain is: engines whose keys are set (in the registry's order), plug-ins, SearXNG if addressed, Wikipedia, the local index.
-`plan` resolves the engine and looks into the cache once; `run` asks. What holds:
+The chain is: providers whose keys are set (in the register's order), plug-ins, SearXNG if addressed, Wikipedia, the index.
+`plan` resolves the provider and looks into the cache once; `run` asks. What holds:
 
-- A failing engine hands on to the next engine of the web. The search fails when none of them gives a hit: no stand-in's empty
-  answer hides an engine's failure. No hits from an engine that works are an answer, and no other engine is paid for it.
-- The chain asks the local index only where no engine has a key or an address of the user's, and Wikipedia is out of reach;
+- A failing provider hands on to the next one of the web. The search fails when none of them gives a hit: no stand-in's empty
+  answer hides a provider's failure. No hits from a provider that works are an answer, and no other provider is paid for it.
+- The chain asks the local index only where no provider has a key or an address of the user's, and Wikipedia is out of reach;
   for those who take its answer for the web's (`local_stands_in` False), never.
-- A failure is remembered for a while (`OUTAGES_S`), and the chain passes the engine over without sending anything. An engine
+- A failure is remembered for a while (`OUTAGES_S`), and the chain passes the provider over without sending anything. A provider
   asked for by name is always asked.
 - A paid search that went out and came back unusable, or not at all, counts at the price expected, as `lost`; a refusal (4xx,
-  5xx) and what never left cost nothing. Where another engine stands in, its answer carries both.
-- Cache and sharing of equal searches in flight work per engine, address and options.
+  5xx) and what never left cost nothing. Where another provider stands in, its answer carries both.
+- Cache and sharing of equal searches in flight work per provider, address and options.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults, 
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import fold, plain, shorten
 
-# --- which engines there are ------------------------------------------------------------------------------------------
+# --- which providers there are ------------------------------------------------------------------------------------------
 
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 _HERE = "ipy_websearch.providers"
-_ENGINES = (
+_BUILT_IN = (
     ProviderInfo(
         "brave",
         "Brave Search",
@@ -108,22 +108,22 @@ _ENGINES = (
         note="a small built-in collection, works without a network",
     ),
 )
-# The built-in engines by name, in the order in which they are asked; those of other packages come before the last three.
-PROVIDERS = {info.name: info for info in _ENGINES}
+# The built-in providers by name, in the order in which they are asked; those of other packages come before the last three.
+PROVIDERS = {info.name: info for info in _BUILT_IN}
 _LAST = ("searxng", "wikipedia", "local")
 
 
 def provider_infos() -> dict[str, ProviderInfo]:
-    """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
+    """Return every provider by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
     first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
     return first | plugins() | {name: PROVIDERS[name] for name in _LAST}
 
 
 def provider_info(name: str) -> ProviderInfo:
-    """Return what is known about an engine (its name in any case).
+    """Return what is known about a provider (its name in any case).
 
     Raises:
-        ConfigError: there is no engine of that name; the message lists those there are.
+        ConfigError: there is no provider of that name; the message lists those there are.
     """
     wanted = name.strip().lower()
     known = PROVIDERS if wanted in PROVIDERS else provider_infos()
@@ -133,10 +133,10 @@ def provider_info(name: str) -> ProviderInfo:
 
 
 def create(name: str, context: ProviderContext) -> Provider:
-    """Return the engine of that name, ready to be asked; its code is imported here.
+    """Return the provider of that name, ready to be asked; its code is imported here.
 
     Raises:
-        ConfigError: there is no such engine, or its code cannot be loaded.
+        ConfigError: there is no such provider, or its code cannot be loaded.
     """
     info = provider_info(name)
     try:
@@ -148,7 +148,7 @@ def create(name: str, context: ProviderContext) -> Provider:
 
 @cache
 def plugins() -> dict[str, ProviderInfo]:
-    """Return the engines of other packages; one that cannot be used is a Python warning."""
+    """Return the providers of other packages; one that cannot be used is a Python warning."""
     from importlib.metadata import entry_points
 
     found: dict[str, ProviderInfo] = {}
@@ -167,7 +167,7 @@ def plugins() -> dict[str, ProviderInfo]:
 
 # --- the chain --------------------------------------------------------------------------------------------------------
 
-# Seconds for which a failure is remembered, by its reason; until the time that the engine names, but at most an hour.
+# Seconds for which a failure is remembered, by its reason; until the time that the provider names, but at most an hour.
 OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}
 
 LONGEST_OUTAGE_S = 3_600.0
@@ -182,26 +182,26 @@ NamedTools = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An engine as it is asked: under its own name, or as a named search tool with options."""
+    """A provider as it is asked: under its own name, or as a named search tool with options."""
 
     name: str
     info: ProviderInfo
     options: Mapping[str, Any]
-    engine: Provider
+    provider: Provider
 
     def price(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
-        if isinstance(self.engine, Engine):
-            return self.engine.price_for(count)
-        return tuple(getattr(self.engine, "price", (Charge(self.info.name),)))
+        if isinstance(self.provider, Engine):
+            return self.provider.price_for(count)
+        return tuple(getattr(self.provider, "price", (Charge(self.info.name),)))
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """A search with its engine resolved; `SearchRouter.run` sends it.
+    """A search with its provider resolved; `SearchRouter.run` sends it.
 
-    `expected_charges` are those of the engine asked first, () when its answer is in the cache (`cached`). `named` engines have
-    no stand-in; `passed_over` are engines of the chain that are known to be out of order. With `local_stands_in`, the local
+    `expected_charges` are those of the provider asked first, () when its answer is in the cache (`cached`). `named` ones have
+    no stand-in; `passed_over` are providers of the chain that are known to be out of order. With `local_stands_in`, the local
     index may answer for Wikipedia.
     """
 
@@ -215,7 +215,7 @@ class SearchPlan:
 
     @property
     def provider(self) -> str:
-        """The name of the engine that is asked first, "" when none can be."""
+        """The name of the provider that is asked first, "" when none can be."""
         return self.target.name if self.target else ""
 
     @property
@@ -225,9 +225,9 @@ class SearchPlan:
 
 
 class SearchRouter:
-    """Searches through the engines of a session.
+    """Searches through the providers of a session.
 
-    `cache` keeps answers for `cache_ttl_s` seconds (None: nothing is kept). `search_tools` gives the named engines with
+    `cache` keeps answers for `cache_ttl_s` seconds (None: nothing is kept). `search_tools` gives the named providers with
     options, `{"my-tavily": {"provider": "tavily", "search_depth": "advanced"}}`. `clock` is monotonic, in seconds.
     """
 
@@ -256,14 +256,14 @@ class SearchRouter:
     def plan(
         self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False, local_stands_in: bool = True
     ) -> SearchPlan:
-        """Return the search with the engine that is asked first, its price and its cached answer; nothing is sent.
+        """Return the search with the provider that is asked first, its price and its cached answer; nothing is sent.
 
-        `provider` names one engine or search tool (None or "": the chain). `fresh` asks again even if the cache has an answer;
+        `provider` names one or a search tool (None or "": the chain). `fresh` asks again even if the cache has an answer;
         without `local_stands_in`, the local index answers only where it is named.
 
         Raises:
-            MissingKeyError: the engine asked for by name has no key.
-            ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
+            MissingKeyError: the provider asked for by name has no key.
+            ConfigError: there is no such provider, or it has no address, a wrong one, or no such option.
         """
         passed_over: list[Attempt] = []
         target = self._first(provider, passed_over, local_stands_in)
@@ -271,11 +271,11 @@ class SearchRouter:
         return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over), local_stands_in)
 
     async def run(self, plan: SearchPlan, *, hand_on_rate_limit: bool = True) -> SearchResults:
-        """Return the results of a planned search. `hand_on_rate_limit` False: a 429 of the first engine is raised at once, for
+        """Return the results of a planned search. `hand_on_rate_limit` False: a 429 of the first one is raised at once, for
         a caller that waits and asks again.
 
         Raises:
-            ProviderError: the engine asked for by name failed, or an engine of the chain did and no other found anything; its
+            ProviderError: the provider asked for by name failed, or one of the chain did and no other found anything; its
                 `charges` are those that may be billed all the same. Nothing else was spent.
         """
         if plan.target is None:
@@ -303,7 +303,7 @@ class SearchRouter:
         raise _all_failed(attempts, charges)
 
     def chain(self) -> list[tuple[str, bool, str]]:
-        """Return (name, whether it can be used, why) for every engine in the order of the chain."""
+        """Return (name, whether it can be used, why) for every provider in the order of the chain."""
         rows = []
         for name, info in provider_infos().items():
             why = info.hindrance(self._context.keys)
@@ -313,7 +313,7 @@ class SearchRouter:
         return rows
 
     def first(self, provider: str | None = None) -> str:
-        """Return the name of the engine that is asked first, `provider` or the chain's ("": none can be used); nothing is sent.
+        """Return the name of the provider that is asked first, `provider` or the chain's ("": none can be); nothing is sent.
 
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
@@ -322,12 +322,12 @@ class SearchRouter:
         return target.name if target else ""
 
     def provider(self, name: str) -> Provider:
-        """Return the engine of that name, whether or not its key is set.
+        """Return the provider of that name, whether or not its key is set.
 
         Raises:
-            ConfigError: there is no such engine.
+            ConfigError: there is no such provider.
         """
-        return self._target(provider_info(name).name, provider_info(name), {}).engine
+        return self._target(provider_info(name).name, provider_info(name), {}).provider
 
     def expected_charges(self, provider: str | None = None, count: int = 5, *, worst: bool = False) -> tuple[Charge, ...]:
         """Return what a search is expected to be billed before its query is known; `worst`: by the dearest of those that may
@@ -339,28 +339,28 @@ class SearchRouter:
         targets = self._usable([]) if worst and not provider else filter(None, [self._first(provider, [])])
         return max((target.price(count) for target in targets), key=_worst_cost, default=())
 
-    # --- which engine -----------------------------------------------------------------------------------------------
+    # --- which provider -----------------------------------------------------------------------------------------------
 
     def _first(self, provider: str | None, passed_over: list[Attempt], local_stands_in: bool = True) -> Target | None:
-        """Return the engine that is asked first: the one named, else the first usable one of the chain."""
+        """Return the provider that is asked first: the one named, else the first usable one of the chain."""
         return self._named(provider) if provider else next(self._usable(passed_over, local_stands_in=local_stands_in), None)
 
-    def _named(self, provider: str) -> Target:
-        """Return the engine of that name, or the named search tool; see `plan` for the errors."""
-        tool = self._search_tools().get(provider)
+    def _named(self, name: str) -> Target:
+        """Return the provider of that name, or the named search tool; see `plan` for the errors."""
+        tool = self._search_tools().get(name)
         options = dict(tool) if isinstance(tool, Mapping) else {}
-        engine = options.pop("provider", None) if tool is not None else provider
-        if not isinstance(engine, str):
-            raise ConfigError(f"search_tools: {provider!r} is {tool!r}; write it as {{{provider!r}: {{'provider': 'brave'}}}}")
-        info = provider_info(engine)
+        provider = options.pop("provider", None) if tool is not None else name
+        if not isinstance(provider, str):
+            raise ConfigError(f"search_tools: {name!r} is {tool!r}; write it as {{{name!r}: {{'provider': 'brave'}}}}")
+        info = provider_info(provider)
         if why := info.hindrance(self._context.keys):
             for key in info.keys:
                 self._context.keys.require(key)
             raise ConfigError(f"{info.label} cannot be used: {why}")
-        return self._target(info.name if tool is None else provider, info, options)
+        return self._target(info.name if tool is None else name, info, options)
 
     def _usable(self, passed_over: list[Attempt], after: str = "", local_stands_in: bool = True) -> Iterator[Target]:
-        """Yield the engines that can be used, those of the chain behind `after`; one that is out of order is added to
+        """Yield the providers that can be used, those of the chain behind `after`; one that is out of order is added to
         `passed_over` instead. They are looked up one by one: looking for a key takes its time."""
         infos = list(provider_infos().values())
         names = [info.name for info in infos]
@@ -369,7 +369,7 @@ class SearchRouter:
                 if info.lacks(self._context.keys):
                     continue
                 fault = self._outage(info)
-            except ConfigError as exc:  # whoever set the key or the address believes that this engine answers
+            except ConfigError as exc:  # whoever set the key or the address believes that this provider answers
                 fault = Attempt(info.name, str(exc), reason="key")
                 if not passed_over:
                     info.address(self._context.keys)  # raises: nothing was sent, and no failure is lost
@@ -381,30 +381,30 @@ class SearchRouter:
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
-        """Return an engine, made once for the same options."""
+        """Return a provider, made once for the same options."""
         key = (name, info, _encode(options))
         if key not in self._targets:
-            engine = create(info.name, replace(self._context, options=options))
-            self._targets[key] = Target(name, info, options, engine)
+            provider = create(info.name, replace(self._context, options=options))
+            self._targets[key] = Target(name, info, options, provider)
         return self._targets[key]
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
     def forget_outages(self) -> None:
-        """Let engines that failed a moment ago be asked again."""
+        """Let providers that failed a moment ago be asked again."""
         self._outages.clear()
 
     def _outage(self, info: ProviderInfo) -> Attempt | None:
-        """Return the failure that an engine is passed over for, None when it may be asked."""
+        """Return the failure that a provider is passed over for, None when it may be asked."""
         until, attempt = self._outages.get(self._state(info), (0.0, None))
         return attempt if until > self._clock() else None
 
     def _state(self, info: ProviderInfo) -> int:
-        """Return what an outage belongs to: with another key or address, an engine is asked again."""
+        """Return what an outage belongs to: with another key or address, a provider is asked again."""
         return hash((info.name, info.address(self._context.keys), *map(self._context.keys.get, info.keys)))
 
     def _remember(self, target: Target, failure: ProviderError) -> None:
-        """Note an outage. Its text, always the same, says once when the engine may be asked again: by itself, or by us."""
+        """Note an outage. Its text, always the same, says once when the provider may be asked again: by itself, or by us."""
         seconds = OUTAGES_S.get(failure.reason, 0.0)
         if not seconds or target.info.name == LOCAL:
             return
@@ -419,8 +419,8 @@ class SearchRouter:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     async def _answer(self, target: Target, plan: SearchPlan) -> SearchResults:
-        """Return one engine's answer: from the cache, else shared with whoever asks the same meanwhile; one of them pays, for a
-        lost answer too."""
+        """Return one provider's answer: from the cache, else shared with whoever asks the same meanwhile; one of them pays, for
+        a lost answer too."""
         cached = plan.cached if target is plan.target or plan.fresh else self._read(target, plan.request)
         if cached is not None:
             return cached
@@ -434,7 +434,7 @@ class SearchRouter:
 
     async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults | ProviderError:
         try:
-            results = await target.engine.search(request)
+            results = await target.provider.search(request)
         except ProviderError as exc:
             self._remember(target, exc)
             if exc.lost:
@@ -442,12 +442,12 @@ class SearchRouter:
             return exc
         except WebSearchError:
             raise
-        except Exception as exc:  # whatever an engine raises, the chain goes on
+        except Exception as exc:  # whatever a provider raises, the chain goes on
             text = f"{target.name} failed: {type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
         if self._outages:  # telling whose they are takes another look for the key
             self._outages.pop(self._state(target.info), None)
-        # An engine of another package may not have kept to the domain lists; in the local index folders are sites.
+        # A provider of another package may not have kept to the domain lists; in the local index folders are sites.
         kept = results.results if target.info.name == LOCAL else tuple(permitted(results, request))
         results = replace(results, results=kept, cost_usd=charges_cost(results.charges))
         if self._cache is not None and self._ttl_s() > 0 and target.info.name != LOCAL:
@@ -455,11 +455,11 @@ class SearchRouter:
         return results
 
     def _key(self, target: Target, request: SearchRequest) -> str:
-        """Return what the cache keeps an engine's answer under."""
+        """Return what the cache keeps a provider's answer under."""
         return _encode([target.name, target.info.address(self._context.keys), target.options, request_key(request)])
 
     def _read(self, target: Target | None, request: SearchRequest) -> SearchResults | None:
-        """Return an engine's answer from the cache, None when it has none."""
+        """Return a provider's answer from the cache, None when it has none."""
         if self._cache is None or target is None or target.info.name == LOCAL:
             return None
         value, age_s = self._cache.get(_KIND, self._key(target, request), self._ttl_s()) or (None, 0.0)
@@ -468,7 +468,7 @@ class SearchRouter:
 
 
 def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> str | None:
-    """Return the name of the engine or named search tool to ask (None: the chain): the one that was typed for this call, else
+    """Return the name of the provider or named search tool to ask (None: the chain): the one that was typed for this call, else
     the setting's, else the first of `search_tools` (seed 004, "Search Provider Selection")."""
     return asked or configured or next(iter(search_tools), None)
 
@@ -477,12 +477,12 @@ def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools
 
 
 def stood_in(attempt: Attempt, provider: str) -> str:
-    """Return the notice that `provider` was asked instead of an engine that did not answer."""
+    """Return the notice that `provider` was asked instead of a provider that did not answer."""
     return f"{attempt.error}; {provider} was asked instead"
 
 
 def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> ProviderError:
-    """Return the error for a chain in which nothing was found: the first engine's failure, then what the others said."""
+    """Return the error for a chain in which nothing was found: the first provider's failure, then what the others said."""
     said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
     first = attempts[0] if attempts else Attempt("", "")
     error = ProviderError(

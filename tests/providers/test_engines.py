@@ -512,6 +512,16 @@ def test_no_results_are_an_answer_and_no_reason_to_pay_another_engine(
     assert (results.provider, len(results), results.attempts, wikipedia.requests) == ("brave", 0, (), [])
 
 
+def test_a_stand_in_that_finds_nothing_hides_no_failure(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
+    """The search is an error with the reason of the engine that was to answer, and not an empty answer."""
+    brave.answer({}, status=401)
+    wikipedia.forget()
+    wikipedia.answer({"query": {"search": []}})
+    with pytest.raises(ProviderError, match="the search failed: brave answered 401.*; wikipedia found nothing") as caught:
+        Use(tmp_path).search()
+    assert (caught.value.provider, caught.value.reason) == ("brave", "key")
+
+
 def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, offline: list[str]) -> None:
     """The notice says that Wikipedia was tried, and why it did not answer; where the index has nothing, the search failed."""
     use = Use(tmp_path)
