@@ -5,6 +5,7 @@ The model and the engine are real HTTP servers that refuse what is not allowed.
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -15,9 +16,11 @@ import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
+    Content,
     recorded,
     search_results,
     server_search,
+    slow,
     stop,
     text,
     thinking,
@@ -116,6 +119,23 @@ def test_the_newest_version_that_the_model_takes_is_asked_for(messages_api: Any,
     search, fetch = messages_api.bodies[0]["tools"]
     assert search == {"type": version, "name": "web_search", "max_uses": 3, "allowed_domains": ["a.example"]}
     assert fetch["name"] == "web_fetch" and fetch["citations"] == {"enabled": True}
+
+
+@pytest.mark.parametrize("after", [4, 7])
+def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
+    """The API's own search waits while one of our tools is called, and the question is left then."""
+    begun = Content(lambda body: server_search("one").make(body)[:1])
+    messages_api.reply("First. ", begun, tool_use("read_research"), stop("tool_use"))
+    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
+
+    async def leave() -> str:
+        run = session.start("Who?", tools="native")
+        for _ in range(after):
+            await anext(run)
+        await run.aclose()
+        return str((await session.ask("And?", follow=True, tools="native")).text)
+
+    assert asyncio.run(leave()) == "Go on." and "server_tool_use" not in str(messages_api.bodies[-1])
 
 
 def test_endless_pauses_end_in_an_answer(messages_api: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import ipy_websearch
-from ipy_websearch import Session, api
+from ipy_websearch import Session, api, background
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import LedgerRow
 from tests.fakes.replies import slow, text, thinking, tool_use, usage
@@ -41,6 +41,14 @@ def test_every_coroutine_of_a_session_works_on_any_event_loop(run: Any) -> None:
         return results[0].title, page.title, answer.sources.url[0], filled.moons.tolist()
 
     assert run(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
+
+
+def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing() -> None:
+    async def work() -> None:
+        ipy_websearch.search("moons of Mars", provider="local")
+
+    with pytest.raises(RuntimeError, match="await the session's coroutine"):
+        background.run(work)
 
 
 def test_closing_a_session_closes_its_files_and_it_can_be_used_again(tmp_path: Any) -> None:

@@ -121,6 +121,32 @@ def test_what_is_cached_is_free_under_a_used_up_budget_and_a_reset_gives_all_of_
     assert len(web.cost()) == 1 and len(booked()) == 3
 
 
+def test_the_budget_reckons_with_the_dearest_engine_of_the_chain(brave_api: Any, engine: Any) -> None:
+    """Any of them may have to answer; one that is named costs its own price."""
+    tavily = engine("tavily")
+    api.session().settings.session_budget_usd = 0.006
+    with pytest.raises(BudgetExceededError, match="a search with tavily"):
+        web.search("moons of Mars")
+    assert not brave_api.requests and not tavily.requests and web.search("moons of Mars", provider="brave")
+
+
+def test_a_stand_ins_results_cost_what_was_lost_before_and_are_free_from_the_cache(brave_api: Any, wikipedia_api: Any) -> None:
+    brave_api.reply(body=b'{"web": {"results": [')
+    results = web.search("moons of Mars")
+    assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
+    assert list(web.cost().name) == ["brave", "wikipedia"] and list(web.cost().usd) == [0.005, 0.0]
+    assert web.search("moons of Mars").cost_usd == 0
+
+
+def test_a_row_cannot_be_changed_and_holds_no_key(brave_api: Any, tmp_path: Path) -> None:
+    web.search(f"is {brave_api.key} a key?", provider="brave")
+    (path,) = tmp_path.rglob("ledger.sqlite")
+    assert brave_api.key not in web.cost().question[0] and path.stat().st_mode & 0o077 == 0
+    for statement in ("UPDATE ledger SET usd = 0", "DELETE FROM ledger"):
+        with closing(sqlite3.connect(path)) as file, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            file.execute(statement)
+
+
 def test_a_full_disk_costs_no_result_and_no_row(brave_api: Any, tmp_path: Path) -> None:
     """It is said, the row counts meanwhile, and is on file when the kernel ends."""
     web.search("first query", provider="brave")

@@ -439,6 +439,13 @@ async def test_a_long_page_comes_in_parts_with_the_next_offset_as_a_field() -> N
     assert parts[0].panel_data.endswith("line 1240") and "line 501\n" in parts[1].passages[0].paragraphs[0]
 
 
+async def test_a_long_line_is_cut_for_the_model_and_whole_in_the_panel() -> None:
+    pages = Pages(replace(PAGE, content="\n".join(["a" * 30_000, "b" * 9_999, "c" * 10, "d" * 90_000])))
+    first, cut = [await fetched(pages, offset=offset, limit=1_000) for offset in (1, 4)]
+    assert first.passages[0].paragraphs[-1] == "lines 1–2 of 4; next_offset: 3" and len(cut.panel_data) == 90_000
+    assert cut.passages[0].paragraphs == ("d" * 40_000, "lines 4–4 of 4; line 4 is cut at 40,000 characters")
+
+
 KNOWN = ["https://Example.com/guide/", "http://bücher.example:80/ä b?q=1#part", "corpus://planets/mars"]
 
 
