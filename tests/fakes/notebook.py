@@ -55,15 +55,10 @@ def errors(notebook: Any) -> list[str]:
     return [f"{output.ename}: {output.evalue}" for output in found]
 
 
-def texts(cell: Any, mimetype: str = "text/plain") -> str:
-    """Return all that a cell put out in one mime type, and what it printed, joined by newlines."""
-    parts = []
-    for output in cell.get("outputs", []):
-        if output.output_type == "stream" and mimetype == "text/plain":
-            parts.append(output.text)
-        elif mimetype in output.get("data", {}):
-            parts.append(output.data[mimetype])
-    return "\n".join(parts)
+def texts(cell: Any) -> str:
+    """Return all that a cell printed and showed as plain text, joined by newlines."""
+    shown = (output.get("text") or output.get("data", {}).get("text/plain") for output in cell.get("outputs", []))
+    return "\n".join(filter(None, shown))
 
 
 @contextmanager

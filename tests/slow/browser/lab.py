@@ -123,21 +123,6 @@ def _wait_until_up(process: subprocess.Popen[bytes], address: str, log: Path) ->
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Run Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        try:
-            yield running
-        finally:
-            running.close()
-
-
 @dataclass(slots=True)
 class Lab:
     """A JupyterLab in a page of Chromium; notebooks are opened in it one after another."""
@@ -164,9 +149,12 @@ class Lab:
 
 @contextmanager
 def lab(folder: Path) -> Iterator[Lab]:
-    """Run JupyterLab for the notebooks in `folder`, and load it in Chromium."""
-    with server(folder) as address, browser() as running:
-        page = running.new_page()
+    """Run JupyterLab for the notebooks in `folder`, and load it in Chromium, which ends with Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    with server(folder) as address, sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        page = playwright.chromium.launch(executable_path=CHROMIUM, args=flags).new_page()
         page.set_default_timeout(RUN_MS)
         page.goto(f"{address}/lab?reset", wait_until="domcontentloaded")
         page.wait_for_function("() => !!window.jupyterapp")
