@@ -161,6 +161,10 @@ def test_errors_come_through_with_what_a_client_needs(post: Any, messages_api: A
     wrong = {**SEARCH, "allowed_domains": ["a.com"], "blocked_domains": ["b.com"]}
     response = post(json={**ASKED, "tools": [wrong]})
     assert response.status_code == 400 and "allowed_domains" in response.text
+    messages_api.replies(hang_up(), hang_up())
+    for body in (ASKED, PLAIN):
+        response = post(json=body)
+        assert response.status_code == 502 and response.json()["error"]["type"] == "api_error"
     for content in (b"{", b"[" * 100_000, b"\xff"):
         response = post(content=content)
         assert response.status_code == 400 and "JSON" in response.text
