@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -39,9 +38,6 @@ _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 
 # A `retry-after` of less than these seconds is not worth a word.
 SHOWN_FROM_S = 1.0
-
-# Seconds between two drawings of a bar.
-INTERVAL_S = 0.2
 
 
 @dataclass(slots=True)
@@ -231,31 +227,28 @@ class Progress:
 
 
 class Bar:
-    """Shows progress with tqdm; `update` draws only changes, so it may be called often. With `show` False, nothing is shown."""
+    """Shows progress with tqdm; `update` draws only changes. With `show` False, nothing is shown."""
 
     def __init__(self, progress: Progress, show: bool) -> None:
-        self._progress = progress
-        self._bar: Any = None
-        self._drawn, self._drawn_at = (0, ""), 0.0
-        if show:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
-            # Lab paints what comes on standard error like an error.
-            where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
-            options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where}
-            self._bar = tqdm(total=progress.total, desc="enrich", unit="row", **options)
+        self._progress = progress
+        self._drawn = (0, "")
+        # Lab paints what comes on standard error like an error.
+        where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+        options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where, "disable": not show}
+        self._bar = tqdm(total=progress.total, desc="enrich", unit="row", **options)
 
     def update(self) -> None:
         """Draw the counts when they have changed."""
         text = ", ".join(filter(None, (self._progress.facts, self._progress.waits_for)))
         state = (self._progress.finished, text)
-        if self._bar is not None and state != self._drawn and time.monotonic() - self._drawn_at >= INTERVAL_S:
-            self._drawn, self._drawn_at = state, time.monotonic()
+        if state != self._drawn:
+            self._drawn = state
             self._bar.set_postfix_str(text, refresh=False)
             if not self._bar.update(self._progress.finished - self._bar.n):  # it draws what moves, and reckons the rate
                 self._bar.refresh()
 
     def close(self) -> None:
         """Remove the bar: the report stays."""
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()

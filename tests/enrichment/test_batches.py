@@ -66,20 +66,6 @@ def test_a_result_that_does_not_say_what_it_used_has_no_known_price(messages_api
     assert list(ipy_websearch.cost().usd.isna()) == [True]
 
 
-def test_the_search_is_the_apis_own_and_its_fee_is_not_halved(messages_api: Any) -> None:
-    """web_search is the server's tool; a source that it found is kept, its fee is 10 USD for 1,000 as ever."""
-    hits = [("https://example.org/acme", "Acme")]
-    cell = {"value": "Jo", "source": "https://example.org/acme", "quote": "made up", "confidence": 0.9}
-    tokens = usage(input_tokens=1000, output_tokens=100, server_tool_use={"web_search_requests": 1})
-    messages_api.behave(lambda body: (server_search("Acme CEO", hits), record(ceo=cell), tokens))
-    out = ipy_websearch.enrich(companies("Acme"), CEO, progress=False, mode="batch").iloc[0]
-    assert (out.ceo, out.ceo_source) == ("Jo", "https://example.org/acme") and pd.isna(out.ceo_quote)
-    tool = messages_api.bodies[0]["tools"][0]
-    assert tool["type"].startswith("web_search_") and tool["max_uses"] == 1
-    half = model_cost("claude-haiku-5-5", Usage(input_tokens=1000, output_tokens=100))
-    assert half and out.enrich_cost_usd == float(half / 2 + Decimal("0.01"))
-
-
 def test_two_kernels_that_ask_for_the_same_rows_at_once_pay_for_them_once(messages_api: Any) -> None:
     messages_api.behave(echo)
     messages_api.batches.polls = 10
@@ -277,21 +263,26 @@ def test_without_a_network_it_ends(messages_api: Any, monkeypatch: pytest.Monkey
         ipy_websearch.enrich(companies("A"), CEO, **BATCH)
 
 
-def test_a_quote_is_words_that_were_cited_from_the_value_s_source(messages_api: Any) -> None:
+def test_the_search_is_the_apis_own_its_fee_is_not_halved_and_a_quote_is_what_was_cited(messages_api: Any) -> None:
     """The API's passages come encrypted; the model writes and cites a line for each value before it records."""
     url, other = "https://example.org/acme", "https://example.net/firms"
     cites = [web_citation(url, "Acme", "Jo Doe has been the CEO of Acme since 2019.")]
+    head = {"value": "Al Roe", "source": other, "quote": "made up"}
     messages_api.behave(
         lambda body: (
             server_search("Acme", [(url, "Acme"), (other, "Firms")]),
             text("ceo: Jo Doe leads Acme", citations=cites),
             text("founded: Acme was founded in 1921", citations=[web_citation(other, "Firms", "founded in Ohio in 1921")]),
-            record(ceo={"value": "Jo Doe", "source": url}, founded={"value": 1921, "source": other + "/"}, size=5),
+            record(ceo={"value": "Jo Doe", "source": url}, founded={"value": 1921, "source": other + "/"}, head=head, size=5),
+            usage(input_tokens=1000, output_tokens=100, server_tool_use={"web_search_requests": 1}),
         )
     )
-    columns = {**CEO, "founded": ("When was {company} founded?", int), "size": ("How large is {company}?", int)}
+    columns = {**CEO, "founded": ("{company}?", int), "head": "{company}?", "size": ("How large is {company}?", int)}
     row = ipy_websearch.enrich(companies("Acme"), columns, mode="batch", progress=False).iloc[0]
     assert (row.ceo_source, row.ceo_quote) == (url, "Jo Doe has been the CEO of Acme since 2019.")
     assert (row.founded_source, row.founded_quote) == (other, "founded in Ohio in 1921")
-    assert row["size"] == 5 and pd.isna(row.size_quote) and "tool_choice" not in messages_api.bodies[0]
-    assert len(messages_api.requests) == 1
+    assert (row["head"], row.head_source, row["size"]) == ("Al Roe", other, 5)
+    assert pd.isna(row.head_quote) and pd.isna(row.size_quote)
+    (body,), half = messages_api.bodies, model_cost("claude-haiku-5-5", Usage(input_tokens=1000, output_tokens=100))
+    assert body["tools"][0]["type"].startswith("web_search_") and body["tools"][0]["max_uses"] == 1
+    assert half and row.enrich_cost_usd == float(half / 2 + Decimal("0.01")) and "tool_choice" not in body

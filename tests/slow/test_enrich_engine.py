@@ -60,15 +60,6 @@ def test_a_kill_loses_at_most_the_rows_in_flight(server: BenchmarkServer, tmp_pa
     assert 0 <= server.stats()["requests"] - 150 <= 10
 
 
-def test_two_kernels_share_a_store_without_harm(server: BenchmarkServer, tmp_path: Path) -> None:
-    """Both fill all rows at the same time; the file is sound and has each cell once."""
-    both = [kernel(60), kernel(60)]
-    assert [process.communicate()[0].strip() for process in both] == ["60", "60"]
-    with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite")) as kept:
-        assert kept.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert kept.execute("SELECT count(*) FROM answers").fetchone() == (60,)
-
-
 def test_a_ceiling_counts_answers_that_were_lost(server: BenchmarkServer) -> None:
     """The server bills what it has answered, read or not: all of it stays below the ceiling."""
     server.set(broken_every=2, latency=0.01)
