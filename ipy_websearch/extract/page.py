@@ -32,9 +32,9 @@ from ipy_websearch.extract.formats import (
 from ipy_websearch.results import Page
 from ipy_websearch.text import fenced, parse_date, visible
 
-# A page holds up those behind it. A tag takes up to 50 µs, so many take 3 s; the largest of WCXB's 2,008 pages has 22,000.
+# A tag takes 20 µs (a table of 7,000 rows has 140,000) and up to 50, so many take up to 7.5 s: less than a page may take.
 # libxml2 is quadratic in the attributes of one tag (100,000 take over 10 s); quoted values do not count.
-_MAX_TAGS, _MAX_TAG = 60_000, 50_000
+_MAX_TAGS, _MAX_TAG = 150_000, 50_000
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
