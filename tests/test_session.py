@@ -28,7 +28,7 @@ LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 
 
 @pytest.mark.parametrize("run", [lambda function: asyncio.run(function()), trio.run], ids=["asyncio", "trio"])
-def test_every_coroutine_of_a_session_works_on_any_event_loop(run: Any) -> None:
+def test_every_coroutine_of_a_session_works_on_any_event_loop_and_again_when_it_was_closed(run: Any, tmp_path: Any) -> None:
     session = Session()
 
     async def everything() -> tuple[Any, ...]:
@@ -40,7 +40,11 @@ def test_every_coroutine_of_a_session_works_on_any_event_loop(run: Any) -> None:
         await session.aclose()
         return results[0].title, page.title, answer.sources.url[0], filled.moons.tolist()
 
-    assert run(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
+    for _ in range(2):
+        assert run(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
+        assert list(tmp_path.rglob("*.sqlite")) and not list(tmp_path.rglob("*-wal")), (
+            "SQLite removes it with the last connection"
+        )
 
 
 def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing() -> None:
@@ -49,19 +53,6 @@ def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing
 
     with pytest.raises(RuntimeError, match="await the session's coroutine"):
         background.run(work)
-
-
-def test_closing_a_session_closes_its_files_and_it_can_be_used_again(tmp_path: Any) -> None:
-    session = Session()
-
-    async def search() -> int:
-        await session.search("moons of Mars", provider="local")
-        return len(session.cost())
-
-    assert asyncio.run(search()) == 1
-    asyncio.run(session.aclose())
-    assert list(tmp_path.rglob("*.sqlite")) and not list(tmp_path.rglob("*-wal")), "SQLite removes it with the last connection"
-    assert asyncio.run(search()) == 2
 
 
 def script(code: str) -> subprocess.CompletedProcess[str]:

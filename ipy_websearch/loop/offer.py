@@ -239,7 +239,8 @@ def _document_tool(kit: ToolKit) -> Tool:
     return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
 
 
-# Each tool by its name: the engine that it cannot do without ("": none), and how it is made.
+# Each tool by its name: the engine that it cannot do without ("": none), and how it is made. The pair reads no pages: it shows
+# what two engines say.
 TOOLS: dict[str, tuple[str, Callable[[ToolKit], Tool]]] = {
     "web_search": ("", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, pages=kit.pages)),
     "web_fetch": ("", _page_tool),

@@ -177,9 +177,12 @@ LONG = " ".join(["one two three four five six seven eight nine ten"] * 20)
         ("max_searches", {"max_searches": 0}),
         ("max_steps", {"max_steps": 2}),
         ("budget", {"budget_usd": "0.03", "max_searches": 50, "max_steps": 50}),
+        ("timeout", {"timeout_s": 3}),
     ],
 )
 def test_at_a_limit_the_model_writes_its_answer(messages_api: Any, brave_api: Any, limit: str, options: Any) -> None:
+    """Searches that are too slow are cut off in time for it."""
+    brave_api.latency_s = 30 if limit == "timeout" else 0
     messages_api.behave(keeps_searching)
     answer = web.ask("Who?", provider="brave", **options)
     assert (answer.limit, answer.text) == (limit, "The answer from what there is.")
@@ -189,13 +192,6 @@ def test_at_a_limit_the_model_writes_its_answer(messages_api: Any, brave_api: An
     else:
         (told,) = results_of(messages_api.bodies[-1])
         assert told["is_error"] and answer.searches == options.get("max_searches", 1)
-
-
-def test_slow_searches_are_cut_off_in_time_for_an_answer(messages_api: Any, brave_api: Any) -> None:
-    brave_api.latency_s = 30
-    messages_api.behave(keeps_searching)
-    answer = web.ask("Who?", provider="brave", timeout_s=3)
-    assert (answer.limit, answer.text) == ("timeout", "The answer from what there is.")
 
 
 def test_a_model_that_is_too_slow_gives_what_it_had_written(messages_api: Any) -> None:
