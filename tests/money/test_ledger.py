@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -17,12 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.model.client import Reply
-from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, Refused, cost_frame, curve
-from ipy_websearch.results import ModelResponded, Usage
+from ipy_websearch.results import Usage
 from tests.fakes.money import total
-from tests.fakes.replies import WIRE
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CENT = Decimal("0.01")
@@ -201,81 +197,7 @@ def test_what_could_not_be_written_a_moment_ago_is_written_when_the_kernel_ends(
     assert total(Ledger(tmp_path / "l.sqlite"))[0] == Decimal("0.03")
 
 
-# --- figures ------------------------------------------------------------------------------------------------------------
-
-RECORDED = WIRE / "anthropic"
-
-# US dollars for a million tokens, November 2026, from the provider's price page: input, output, cache read, cache write
-# (five minutes). Sonnet 4.5 has a second list for requests above 200,000 tokens of input. A native search is a cent.
-TABLE = {
-    "claude-haiku-4-5-20251001": ("1", "5", "0.1", "1.25"),
-    "claude-opus-4-1-20250805": ("15", "75", "1.5", "18.75"),
-    "claude-sonnet-4-20250514": ("3", "15", "0.3", "3.75"),
-    "claude-sonnet-4-5-20250929": ("3", "15", "0.3", "3.75"),
-    "claude-sonnet-4-5-20250929 above 200,000": ("6", "22.5", "0.6", "7.5"),
-    "claude-3-7-sonnet-20250219": ("3", "15", "0.3", "3.75"),
-    "claude-opus-4-7": ("5", "25", "0.5", "6.25"),
-    "claude-haiku-5-5": ("0.1", "0.5", "0.01", "0.125"),
-    "claude-sonnet-5-5": ("2", "10", "0.1", "2.5"),
-    "claude-sonnet-4-6": ("3", "15", "0.3", "3.75"),
-}
-
-
-def whole(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a message that came whole as stream events, without its content."""
-    delta = {"stop_reason": message.get("stop_reason")}
-    start = {"type": "message_start", "message": {**message, "content": []}}
-    return [start, {"type": "message_delta", "delta": delta, "usage": message.get("usage")}, {"type": "message_stop"}]
-
-
-def messages() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the name and the stream events of every recorded message with usage; one that came whole is made into events."""
-    for path in sorted((*RECORDED.glob("*.sse"), *RECORDED.glob("*.json"))):
-        content = path.read_text(encoding="utf-8")
-        if path.suffix == ".sse":
-            yield path.name, [json.loads(line[5:]) for line in content.splitlines() if line.startswith("data:")]
-        elif ".request." not in path.name and json.loads(content).get("type") == "message":
-            yield path.name, whole(json.loads(content))
-
-
-MESSAGES = dict(messages())
-
-
-def by_hand(recorded: list[dict[str, Any]]) -> Decimal:
-    """Return what a recording cost, from its own figures and the table above: the last word on each figure counts."""
-    used: dict[str, Any] = {}
-    model = ""
-    for event in recorded:
-        if event["type"] == "message_start":
-            model, used = event["message"]["model"], dict(event["message"].get("usage") or {})
-        elif event["type"] == "message_delta":
-            used |= {name: value for name, value in (event.get("usage") or {}).items() if value is not None}
-    counts = [used.get(name) or 0 for name in ("input_tokens", "output_tokens")]
-    counts += [used.get(name) or 0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")]
-    if model == "claude-sonnet-4-5-20250929" and counts[0] + counts[2] + counts[3] > 200_000:
-        model += " above 200,000"
-    tokens = sum(count * Decimal(price) for count, price in zip(counts, TABLE[model], strict=True)) / 1_000_000
-    return tokens + Decimal("0.01") * ((used.get("server_tool_use") or {}).get("web_search_requests") or 0)
-
-
-def replayed(recorded: list[dict[str, Any]]) -> ModelResponded:
-    """Return what the loop would report of a recorded message."""
-    reply = Reply()
-    for event in recorded:
-        if event["type"] != "error":
-            reply.apply(event)
-    reply.close()
-    return ModelResponded(1, reply.model, reply.usage, reply.stop_reason, 0.1)
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_ledgers_figure_for_a_recording_is_the_one_worked_out_by_hand(name: str) -> None:
-    """Every recorded reply, streamed or whole, to the last digit."""
-    ledger = Ledger(None)
-    booking = Booking(ledger, "s", "q", name)
-    booking.take(replayed(MESSAGES[name]))
-    assert total(ledger) == (by_hand(MESSAGES[name]), 0) and booking.cost_usd == by_hand(MESSAGES[name])
-
+# --- reports ------------------------------------------------------------------------------------------------------------
 
 rows = st.builds(
     LedgerRow,
