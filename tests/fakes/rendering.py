@@ -225,9 +225,6 @@ def _script_errors(message: dict[str, Any], request: dict[str, Any]) -> list[str
     return []
 
 
-MAX_OUTPUT_TOKENS = 128_000
-
-
 async def stream(request: web.Request, ready: Ready, headers: dict[str, str]) -> web.StreamResponse:
     """Send a message piece by piece, and break off where the reply says so."""
     manner = ready.manner
@@ -287,23 +284,3 @@ def failure_answer(failure: Failure) -> web.Response:
         return web.Response(text=failure.body, status=failure.status, headers=headers)
     body = failure.body if "request_id" in failure.body else failure.body | {"request_id": headers["request-id"]}
     return web.json_response(body, status=failure.status, headers=headers)
-
-
-def model_info(name: str, context: int) -> dict[str, Any]:
-    """Return a model as the models endpoint describes it."""
-    supported = {"supported": True}
-    return {
-        "type": "model",
-        "id": name,
-        "display_name": name.replace("-", " ").title(),
-        "created_at": "2026-10-01T00:00:00Z",
-        "lifecycle": "active",
-        "max_input_tokens": context,
-        "max_tokens": MAX_OUTPUT_TOKENS,
-        "capabilities": {
-            "batch": supported,
-            "citations": supported,
-            "structured_outputs": supported,
-            "server_tools": {"supported": True, "web_search": supported, "code_execution": supported},
-        },
-    }

@@ -140,17 +140,7 @@ class Server:
 
 
 async def receive(request: web.Request) -> Received:
-    """Return what a request holds; a repeated query parameter becomes a list, a body that is no JSON stays None."""
-    params: dict[str, Any] = {}
-    for name in request.query:
-        values = request.query.getall(name)
-        params[name] = values[0] if len(values) == 1 else values
+    """Return what a request holds; a body that there is is JSON."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    body = None
-    if request.can_read_body:
-        try:
-            body = await request.json()
-        except ValueError:
-            form = await request.post()
-            body = {name: str(value) for name, value in form.items()} or None
-    return Received(request.method, request.path, params, headers, body)
+    body = await request.json() if request.can_read_body else None
+    return Received(request.method, request.path, dict(request.query), headers, body)
