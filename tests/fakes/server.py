@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Self, TypeVar
 
 from aiohttp import web
@@ -18,18 +19,13 @@ from aiohttp import web
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_loop: asyncio.AbstractEventLoop | None = None
-_lock = threading.Lock()
 
-
+@cache
 def server_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop that all fakes run on; its daemon thread is started by the first caller."""
-    global _loop
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="fake-servers", daemon=True).start()
-        return _loop
+    """Return the event loop that all fakes run on, in a daemon thread."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="fake-servers", daemon=True).start()
+    return loop
 
 
 def run_there(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -69,7 +65,7 @@ class Server:
         self.active = 0
         self.most_active = 0
         self._runner: web.AppRunner | None = None
-        self._port = 0
+        self.port = 0
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Return (method, path, handler) of everything that is served."""
@@ -78,12 +74,7 @@ class Server:
     @property
     def url(self) -> str:
         """Scheme, host and port, without a final slash."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def port(self) -> int:
-        """The port, chosen by the system."""
-        return self._port
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
         """Begin to listen on a free port of 127.0.0.1; returns self."""
@@ -121,7 +112,7 @@ class Server:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=512)
         await site.start()
-        self._port = self._runner.addresses[0][1]
+        self.port = self._runner.addresses[0][1]
 
     @web.middleware
     async def _watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -15,7 +15,7 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.results import Usage
-from tests.contract.helpers import ask
+from tests.contract.helpers import ask, search
 from tests.fakes import sse
 from tests.fakes.raw_http import RawServer, answer
 from tests.fakes.replies import WIRE, Recording, recorded
@@ -106,6 +106,11 @@ def test_a_stream_without_event_lines_with_other_line_ends_and_nulls_is_understo
     made.stream = "".join(f"data: {json.dumps({**nulls, **event})}{end}{end}" for _, event in sse.decode(made.stream))
     messages_api.reply(made)
     assert ask(session).text == "Partial"
+
+
+def test_half_a_character_of_a_model_can_be_sent_back(messages_api: Any, brave_api: Any, session: Any) -> None:
+    messages_api.replies(search("ruby \ud83d"), "Matz \ude00 wrote it.")
+    assert "wrote it." in ask(session).text and "ruby" in brave_api.queries[0] and len(messages_api.bodies) == 2
 
 
 # --- no reply ----------------------------------------------------------------------------------------------------------
