@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, partial
@@ -89,13 +90,15 @@ class Searches:
             ProviderError: as `SearchRouter.run`.
         """
         if self._dead is not None:
-            raise self._dead
+            raise self._dead.with_traceback(None)  # or it would grow with each row
         try:
             results = await self._search(request, fresh)
         except ProviderError as exc:
             self._failures += 1
             if exc.permanent or (self._failures >= PROBES and not self._works):
-                self._dead = exc
+                self._dead = copy(exc)
+                self._dead.lost = False  # what is not asked costs nothing
+                self._dead.charges = ()
             raise
         self._works = True
         return results

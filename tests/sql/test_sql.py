@@ -147,15 +147,19 @@ def test_failures_are_one_warning_with_the_inputs_and_asked_again(messages_api: 
     assert all(answer for (answer,) in con.sql(query).fetchall()) and len(messages_api.requests) == 13
 
 
-def test_a_dead_engine_is_left_alone_while_the_model_answers_on(messages_api: Any, brave_api: Any, con: Any) -> None:
-    brave_api.behave(lambda values: Answer(body="<html>this is no JSON"))
+def test_a_dead_engine_is_left_alone_while_the_model_answers_on(
+    messages_api: Any, brave_api: Any, con: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ipy_websearch.providers.brave.BraveProvider.timeout_s", 0.3)
+    brave_api.behave(lambda values: Answer([], delay_s=3))
     messages_api.behave(
-        lambda body: tool_use("web_search", {"query": "price"}) if len(body["messages"]) == 1 else "from memory"
+        lambda body: tool_use("web_search", {"query": echo(body)}) if len(body["messages"]) == 1 else "from memory"
     )
     sql.register(con, provider="brave")
     with pytest.warns(UserWarning, match="100 x answered without a search, which failed: brave"):
         con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(100) t(i)").fetchall()
     assert len(brave_api.requests) <= 40
+    assert sum(ipy_websearch.cost().kind == "search") == len(brave_api.requests), "what was not asked is not booked"
 
 
 def test_each_row_is_booked_and_equal_questions_are_one_line(messages_api: Any, brave_api: Any, con: Any) -> None:
