@@ -219,7 +219,6 @@ class Goggle:
     """
 
     name: str
-    title: str
     about: str
     url: str = ""
     rules: str = ""

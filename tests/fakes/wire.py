@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 import httpx
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
@@ -180,14 +179,6 @@ def damaged(draw: st.DrawFn, body: Any) -> Any:
     return whole["body"]
 
 
-def check_survives(name: str, **fields: Any) -> None:
-    """Search once, whatever the server sends: nothing but the package's own errors comes out, and results are sound."""
-    try:
-        check_sound(search(name, **fields))
-    except WebSearchError as exc:
-        assert "\n" not in str(exc)
-
-
 def check_sound(results: SearchResults) -> None:
     """Check that every field is of its type, plain, and of its length."""
     for result in results:
@@ -216,20 +207,3 @@ EVERY_FILTER: tuple[dict[str, Any], ...] = (
     {"blocked_domains": tuple(f"spam{n}.example" for n in range(160))},
     {"goggles": ("$discard\n$boost=3,site=docs.python.org",)},
 )
-
-
-def check_every_filter(name: str) -> None:
-    """Search with each of `EVERY_FILTER`: a strict fake at the other end refuses what the engine does not take."""
-    made = context()
-    engine = create(name, made)
-
-    async def all_of_them() -> None:
-        for fields in EVERY_FILTER:
-            request = SearchRequest("what are window functions", **fields)
-            results = await engine.search(request)
-            check_sound(results)
-            assert len(results) <= request.count and results.query == request.query
-        long = await engine.search(SearchRequest("palaeontology " * 300))
-        assert any("the query was cut" in notice for notice in long.notices)
-
-    run(all_of_them(), made)
