@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.research import MAX_BYTES, read_research_tool
+from tests.contract.helpers import results_of
 from tests.fakes.replies import tool_use
 from tests.fakes.wire import SERVED, Service, context
-from tests.tools.helpers import ask, offered, results_of
 
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
 CONTENTS = "/repos/acme/research/contents/"
@@ -165,9 +166,10 @@ def test_it_is_offered_whenever_a_root_is_set_and_its_calls_are_logged(
     (tmp_path / "market.md").write_text("The market grew by 7 %.")
     monkeypatch.setenv("IPY_WEBSEARCH_RESEARCH_ROOT", str(tmp_path))
     calls = [tool_use("read_research", {"path": path}) for path in ("market.md", "../a.md")]
-    steps = ask(messages_api, *calls).steps.query("name == 'read_research'").set_index("path")
-    assert list(offered(messages_api)) == ["web_search", "web_fetch", "read_research"]
-    assert [result.get("is_error", False) for result in results_of(messages_api)] == [False, True]
+    messages_api.replies(calls, "Done.")
+    steps = web.ask("Who?").steps.query("name == 'read_research'").set_index("path")
+    assert [tool["name"] for tool in messages_api.bodies[0]["tools"]] == ["web_search", "web_fetch", "read_research"]
+    assert [result.get("is_error", False) for result in results_of(messages_api.bodies[-1])] == [False, True]
     assert steps.bytes["market.md"] == 23 and steps.error_type["../a.md"] == "path_validation"
     assert (steps.milliseconds >= 0).all()
 

@@ -19,12 +19,34 @@ from ipy_websearch.extract.reader import window
 from ipy_websearch.results import Page
 from ipy_websearch.tools.base import Passage, ToolContext, ToolOutput
 from ipy_websearch.tools.web import MOST_ENDS, addresses_in, explicit_addresses, is_known, web_fetch_tool
+from tests.contract.helpers import results_of
 from tests.fakes.engines import hit
 from tests.fakes.replies import text, tool_use
-from tests.tools.helpers import ask, offered, results_of, sources, words_of
 
 pytestmark = pytest.mark.anyio
 BRAVE, GOOGLE = "web_search_brave", "web_search_google"
+
+
+def ask(messages_api: Any, *calls: Any, then: Any = None, question: str = "Who?", **options: Any) -> Any:
+    """Let the model make these calls in one reply (`then`: one more in the next) and answer; return the answer."""
+    messages_api.replies(*([[*calls]] if calls else []), *([then] if then else []), "Done.")
+    return web.ask(question, **options)
+
+
+def offered(messages_api: Any) -> dict[str, dict[str, Any]]:
+    """Return the tools of the first request by name."""
+    return {tool["name"]: tool for tool in messages_api.bodies[0].get("tools", [])}
+
+
+def words_of(result: dict[str, Any]) -> str:
+    """Return all text in a tool result."""
+    blocks = (block["content"] if block["type"] == "search_result" else [block] for block in result["content"])
+    return "\n".join(part["text"] for inner in blocks for part in inner)
+
+
+def sources(result: dict[str, Any]) -> list[str]:
+    """Return the addresses of a result's blocks."""
+    return [block["source"] for block in result["content"]]
 
 
 @pytest.fixture
@@ -64,7 +86,7 @@ def test_each_of_the_pair_asks_its_own_engine_and_a_failure_is_told_and_not_hand
     brave_api.fail(429)
     google.reply([hit("https://google.example/", "G", "From Google.")])
     ask(messages_api, *(tool_use(name, {"query": "ruby author"}) for name in (BRAVE, GOOGLE)), tools="pair")
-    failed, found = results_of(messages_api)
+    failed, found = results_of(messages_api.bodies[-1])
     assert failed["is_error"] and "Search unavailable. Please answer from your knowledge. (brave" in words_of(failed)
     assert sources(found) == ["https://google.example/"] and (len(brave_api.requests), len(google.requests)) == (1, 1)
 
@@ -81,7 +103,7 @@ def test_both_domain_lists_hold_and_the_users_bind_the_model(
 ) -> None:
     brave_api.reply([hit(f"https://{host}/", host, host) for host in ("a.example", "bad.a.example", "b.example")])
     ask(messages_api, tool_use(BRAVE, {"query": "ruby author", **given}), tools=BRAVE, **options)
-    assert sources(results_of(messages_api)[0]) == ["https://a.example/"]
+    assert sources(results_of(messages_api.bodies[-1])[0]) == ["https://a.example/"]
 
 
 @pytest.mark.parametrize("tool", [BRAVE, "brave_search"])
@@ -89,7 +111,7 @@ def test_live_data_come_first_and_can_be_cited(messages_api: Any, brave_api: Any
     weather = {"type": "rich", "subtype": "weather", "weather": {"location": "Berlin", "temperature_c": 4.5}}
     brave_api.reply_rich("weather", [weather], [hit("https://a.example/", "Weather", "Cold.")])
     ask(messages_api, tool_use(tool, {"query": "weather berlin"}), tools=tool)
-    rich, page = results_of(messages_api)[0]["content"]
+    rich, page = results_of(messages_api.bodies[-1])[0]["content"]
     assert rich["title"] == "Brave rich result: weather" and "temperature_c: 4.5" in rich["content"][0]["text"]
     assert rich["source"] == "https://search.brave.com/search?q=weather+berlin" and page["source"] == "https://a.example/"
 
@@ -174,7 +196,7 @@ def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any) ->
     ask_tiers(messages_api, brave_search(safe_search="off"), tools="brave_search", allowed_domains=["ruby-lang.org"])
     sent = brave_api.requests[0].values()
     assert (sent["safesearch"], sent["country"]) == ("strict", "FR") and "site=ruby-lang.org" in sent["goggles"]
-    assert "Spam" not in words_of(results_of(messages_api)[0])
+    assert "Spam" not in words_of(results_of(messages_api.bodies[-1])[0])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +215,7 @@ def test_a_page_that_was_billed_and_is_none_is_an_error(
 ) -> None:
     firecrawl.reply(body=page)
     answer = ask_tiers(messages_api, scrape(), **options)
-    (result,) = results_of(messages_api)
+    (result,) = results_of(messages_api.bodies[-1])
     assert result["is_error"] and told in words_of(result) and "Secret" not in words_of(result)
     assert answer.trace[1].cost_usd == CREDIT
 
@@ -211,7 +233,7 @@ def test_a_page_that_was_billed_and_is_none_is_an_error(
 def test_what_nobody_wrote_down_is_not_read(messages_api: Any, firecrawl: Any, call: Any, why: str) -> None:
     """Addresses that the model made up, private ones and other schemes go nowhere."""
     ask_tiers(messages_api, call, question=f"See {GUIDE} and http://169.254.169.254/latest and file:///etc/passwd")
-    (result,) = results_of(messages_api)
+    (result,) = results_of(messages_api.bodies[-1])
     assert result["is_error"] and why in words_of(result) and "Failed to fetch URL" in words_of(result)
     assert firecrawl.requests == []
 
@@ -224,7 +246,7 @@ def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any) 
     sent = brave_api.requests[0].values()
     chosen = {"maximum_number_of_tokens": "1024", "count": "50", "context_threshold_mode": "strict", "country": "US"}
     assert sent.items() >= {"maximum_number_of_urls": "20", **chosen}.items()
-    assert words_of(results_of(messages_api)[0]) == long and answer.trace[1].cost_usd == Decimal("0.005")
+    assert words_of(results_of(messages_api.bodies[-1])[0]) == long and answer.trace[1].cost_usd == Decimal("0.005")
 
 
 def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any, firecrawl: Any) -> None:
@@ -258,7 +280,7 @@ def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any) -> No
     answer = ask_tiers(messages_api, tool_use("firecrawl_search", {"limit": 50, **chosen}))
     scraping = {"scrapeOptions": {"formats": ["markdown", "links"], "onlyMainContent": True}}
     assert firecrawl.requests[0].body.items() >= {**scraping, **chosen, "limit": 10}.items()
-    assert words_of(results_of(messages_api)[0]) == "# Guide\n\nAll.\nonly this\nkept"
+    assert words_of(results_of(messages_api.bodies[-1])[0]) == "# Guide\n\nAll.\nonly this\nkept"
     assert answer.trace[1].cost_usd == 4 * CREDIT and answer.searches == 1
 
 
@@ -271,7 +293,7 @@ def test_a_site_is_mapped_from_an_address_on_it(messages_api: Any, firecrawl: An
     assert firecrawl.requests[0].body.items() >= sent.items()
     mapped = words_of(messages_api.bodies[1]["messages"][-1]["content"][0]).splitlines()
     assert mapped[0] == "https://docs.example.org/0 — Page 0 — d" and len(mapped) == 60
-    assert not results_of(messages_api)[0].get("is_error")
+    assert not results_of(messages_api.bodies[-1])[0].get("is_error")
 
 
 # --- the pages of a search ------------------------------------------------------------------------------------------------
@@ -335,7 +357,7 @@ def test_only_the_first_pages_are_read_and_the_second_time_from_the_cache(
 ) -> None:
     brave_api.reply([hit(about(public_web, f"http://s{n}.example.org/about"), "Ruby", "A snippet.") for n in range(4)])
     asked(messages_api, read_pages=most)
-    texts = [block["content"][0]["text"] for block in results_of(messages_api)[0]["content"]]
+    texts = [block["content"][0]["text"] for block in results_of(messages_api.bodies[-1])[0]["content"]]
     assert [text != "A snippet." for text in texts] == [at < most for at in range(4)]
     answer = asked(messages_api, read_pages=most)
     assert sorted(paths(public_web)) == sorted(["/about", "/robots.txt"] * most), "once each"
@@ -366,7 +388,7 @@ def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
     public_web.page("http://empty.example.org/page", "<html><body></body></html>")
     brave_api.reply([hit(url, "Ruby", "A snippet.")])
     answer = asked(messages_api, blocked_domains=["bad.example.org"])
-    snippet, note = results_of(messages_api)[0]["content"][0]["content"]
+    snippet, note = results_of(messages_api.bodies[-1])[0]["content"][0]["content"]
     assert snippet["text"] == "A snippet." and why in note["text"] and answer.trace[1].log["pages"][0]["read"] == "snippet"
 
 
@@ -376,7 +398,7 @@ def test_a_slow_page_keeps_nobody_waiting(messages_api: Any, brave_api: Any, pub
     brave_api.reply([hit(slow, "Ruby", "A snippet."), hit(about(public_web), "Ruby", "Other.")])
     answer = asked(messages_api)
     assert [page["read"] for page in answer.trace[1].log["pages"]] == ["snippet", "page"]
-    assert "it took too long" in words_of(results_of(messages_api)[0]) and answer.trace[1].milliseconds < 50_000
+    assert "it took too long" in words_of(results_of(messages_api.bodies[-1])[0]) and answer.trace[1].milliseconds < 50_000
     while public_web.active:
         time.sleep(0.02)
 
@@ -386,7 +408,7 @@ def test_reading_pages_stays_within_the_budget(messages_api: Any, brave_api: Any
     brave_api.reply([hit(public_web.page(f"http://s{n}.example.org/", long), "Ruby", "A snippet.") for n in range(3)])
     answer = asked(messages_api, budget_usd=0.06)
     assert answer.cost_usd <= 0.06 and sum(page["tokens"] for page in answer.trace[1].log["pages"]) <= 4_000
-    assert len(sources(results_of(messages_api)[0])) == 3
+    assert len(sources(results_of(messages_api.bodies[-1])[0])) == 3
 
 
 # --- web_fetch --------------------------------------------------------------------------------------------------------------
