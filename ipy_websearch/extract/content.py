@@ -56,7 +56,7 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
-_FIRST_MARK, _MARKS = 0x20000, 42_000
+_FIRST_MARK = 0x20000
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
 _HEAVY_RUNS, _HEAVY_CHARACTERS = 5_000, 2_000_000
 _MAX_DEPTH = 300  # markdownify takes three calls a level, trafilatura's time grows with its square
@@ -270,7 +270,7 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     copy = deepcopy(root)
     strip_attributes(copy, "colspan", "rowspan")  # for which it makes cells, millions of a hostile table
-    for number, run in enumerate(_runs(copy.find("body"))[:_MARKS]):
+    for number, run in enumerate(_runs(copy.find("body"))):
         node = next(node for node in run.nodes if getattr(*node).strip())
         text = getattr(*node)
         setattr(*node, text.replace(text.strip(), chr(_FIRST_MARK + number) + text.strip(), 1))

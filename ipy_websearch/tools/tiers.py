@@ -131,13 +131,13 @@ def brave_search_tool(search: Search, defaults: SearchRequest, *, price: Charges
     return _tool("brave_search", BRAVE_DESCRIPTION, BraveSearchInput, find, price, 20.0, routed=True)
 
 
-def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> Tool:
+def brave_llm_context_tool(provider: BraveProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` is as for `brave_search_tool`."""
 
     async def find(given: BraveContextInput, context: ToolContext) -> ToolOutput:
         request = _request(given, defaults, given.goggles)
         tokens, mode = given.maximum_number_of_tokens, given.context_threshold_mode
-        results = await engine.llm_context(request, tokens=tokens, mode=mode)
+        results = await provider.llm_context(request, tokens=tokens, mode=mode)
         shown = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
         output = _output("brave_llm_context", results, f"{plural(len(results), 'URL')}, ~{shown:,} tokens")
         passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
@@ -264,40 +264,40 @@ class MapInput(BaseModel, extra="forbid"):
     location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
 
 
-def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+def firecrawl_scrape_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
     price = (Charge("firecrawl", "fetch", unit="credit"),)
 
     async def read(given: ScrapeInput, context: ToolContext) -> ToolOutput:
         url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
         body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
-        raw = await engine.ask(body, "/v2/scrape")
-        data = engine.part(raw, dict, "data")
+        raw = await provider.ask(body, "/v2/scrape")
+        data = provider.part(raw, dict, "data")
         page = _page(data, url)
         try:
             judge_domain(page.final_url, REDIRECTED, defaults.allowed_domains, defaults.blocked_domains)
             output = _page_output(page, data)
         except FetchError as exc:
             output = unread(url, exc)
-        return replace(output, charges=engine.charges(raw, price))
+        return replace(output, charges=provider.charges(raw, price))
 
     return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, price)
 
 
-def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+def firecrawl_search_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds what the user set and the domains that bind the model."""
 
     async def search(given: SearchInput, context: ToolContext) -> ToolOutput:
         request = replace(defaults, query=given.query, count=given.limit)
         options = given.model_dump(exclude={"query", "limit"}, exclude_none=True)
-        return _search_output(*await engine.search_pages(request, **options))
+        return _search_output(*await provider.search_pages(request, **options))
 
     # Two credits for the search and one for each of the ten pages it may read.
     charge = Charge("firecrawl", "search", Decimal(12), "credit")
     return _tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, (charge,))
 
 
-def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+def firecrawl_map_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
     price = (Charge("firecrawl", "map", unit="credit"),)
 
@@ -305,9 +305,9 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
         url, known = given.url.strip(), context.known_urls
         url = _judged(url, defaults, is_known(url, known) or _is_known_site(url, known))
         body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
-        raw = await engine.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
-        engine.part(raw, list, "links")
-        return replace(_map_output(raw, url, given.limit), charges=engine.charges(raw, price))
+        raw = await provider.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
+        provider.part(raw, list, "links")
+        return replace(_map_output(raw, url, given.limit), charges=provider.charges(raw, price))
 
     return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, price)
 
