@@ -240,7 +240,7 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "modelTimeoutException": "timeout_error",
     "validationException": "invalid_request_error",
 }
-_FIELD = re.compile(rb"(\xef\xbb\xbf)?(event|data|id|retry)?:")  # what a stream begins with
+_FIELD = re.compile(rb"(event|data|id|retry)?:")  # what a stream begins with
 _EXCERPT = 400
 
 Batches = AsyncIterator[list[Event]]
@@ -516,16 +516,15 @@ _HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the 
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
-_LOOK_AT = "check the model's name, and ANTHROPIC_BASE_URL where it is set"
+_NOT_FOUND = ("the Anthropic API does not know that", "check the model's name, and ANTHROPIC_BASE_URL where it is set")
 _BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
     402: ("the Anthropic account has no credit left, or has reached its cap", "add credit or raise the cap in the console"),
     403: ("the Anthropic key may not do this", "check the workspace's permissions"),
-    404: ("the Anthropic API does not know that", _LOOK_AT),
-    405: ("the Anthropic API does not know that", _LOOK_AT),
     413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
     429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
+    **dict.fromkeys((404, 405), _NOT_FOUND),
     **dict.fromkeys((500, 502, 503, 504, 529), _BUSY),
 }
 

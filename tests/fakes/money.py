@@ -1,12 +1,25 @@
-"""What a session has spent, and what it holds for what is under way, as its ledger says."""
+"""What a session has spent, and what it holds for what is under way, as its ledger says; a clock for ledgers."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from ipy_websearch import api
 from ipy_websearch.money.ledger import NANO, cost_frame
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = NOW.timestamp()
+
+    def __call__(self) -> float:
+        return self.seconds
 
 
 def total(ledger: Any, **scope: Any) -> tuple[Decimal, int]:

@@ -23,10 +23,9 @@ from ipy_websearch.session import Session
 from ipy_websearch.settings import WebSearch
 from tests.contract.helpers import ask, keeps_searching
 from tests.fakes.engines import Answer
-from tests.fakes.money import held, spent, total
+from tests.fakes.money import Clock, held, spent, total
 from tests.fakes.replies import delay, error, server_search, thinking, truncated, usage
 from tests.fakes.scripted import Scripted
-from tests.money.test_ledger import Clock
 
 SONNET = "claude-sonnet-5-5"
 SEARCH = (Charge("brave"),)

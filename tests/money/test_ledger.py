@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
@@ -18,21 +18,10 @@ from hypothesis import strategies as st
 
 from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, Refused, cost_frame, curve
 from ipy_websearch.results import Usage
-from tests.fakes.money import total
+from tests.fakes.money import NOW, Clock, total
 
-NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CENT = Decimal("0.01")
 OLD_FILE = Path(__file__).parents[1] / "data" / "ledger_0_1_0.sqlite"
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.seconds = NOW.timestamp()
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def row(usd: str | None = "0.01", *, session: str = "s", question: str = "why?", **more: Any) -> LedgerRow:
