@@ -239,7 +239,7 @@ class BatchRun:
                 self._take(batch, results)
                 ended = True
             elif not batch.is_answered and batch.age_s > PATIENCE_S:
-                self._lose(batch, "the kernel that sent it has ended")
+                self._lose(batch, "its sending was cut off")
                 ended = True
         return ended
 

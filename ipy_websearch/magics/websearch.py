@@ -135,7 +135,8 @@ def _store(call: Call) -> Any:
 
     store = call.session.enrich_store
     for batch in open_batches(store.ledger):
-        rows = f"{plural(len(batch.rows), 'row')} in {batch.id}"
+        id = batch.id if batch.is_answered else "a batch without an answer yet"
+        rows = f"{plural(len(batch.rows), 'row')} in {id}"
         print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
     return store.listing()
 

@@ -80,7 +80,7 @@ def test_two_kernels_that_ask_for_the_same_rows_at_once_pay_for_them_once(messag
 
 
 def test_a_batch_whose_kernel_ended_while_it_was_sent_is_booked_at_its_worst(
-    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+    messages_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be at the API: the next call says so, the one after it asks again."""
     messages_api.behave(echo)
@@ -90,6 +90,7 @@ def test_a_batch_whose_kernel_ended_while_it_was_sent_is_booked_at_its_worst(
             ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     api.end_session()
     monkeypatch.setattr(batch, "PATIENCE_S", 0.2)
+    assert "2 rows in a batch without an answer yet" in shell.run("%websearch store").stdout
     lost = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert list(lost.enrich_status) == ["error", "error", "ok"] and "may have been created" in lost.enrich_error[0]
     assert lost.enrich_cost_usd[0] > lost.enrich_cost_usd[2] and "costs up to" in lost.enrich_error[0]
