@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, partial
@@ -96,9 +95,10 @@ class Searches:
         except ProviderError as exc:
             self._failures += 1
             if exc.permanent or (self._failures >= PROBES and not self._works):
-                self._dead = copy(exc)
-                self._dead.lost = False  # what is not asked costs nothing
-                self._dead.charges = ()
+                # As an error of its own, without charges: what is not asked costs nothing.
+                self._dead = ProviderError(
+                    str(exc), provider=exc.provider, status=exc.status, retry_after=exc.retry_after, reason=exc.reason
+                )
             raise
         self._works = True
         return results
