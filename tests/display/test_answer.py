@@ -131,7 +131,7 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
         assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
     nothing = replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")
     for shown in (words(html_of(nothing)), text_of(nothing), markdown_of(nothing)):
-        assert "planets, elements, countries" in shown and shown.count("%ask ") == 3 and "%websearch key brave" in shown
+        assert "countries, elements, planets" in shown and shown.count("%ask ") == 3 and "%websearch key brave" in shown
 
 
 # --- under way --------------------------------------------------------------------------------------------------
