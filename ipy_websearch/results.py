@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ipy_websearch.errors import ConfigError, FailureReason
-from ipy_websearch.text import host_of, one_line, plural, safe_href, shorten, visible
+from ipy_websearch.text import host_label, one_line, plural, safe_href, shorten, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -577,7 +577,7 @@ def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
 
 def _entry(page: Citation, number: int) -> Entry:
     """Return what is known of a page; `url` and `accessed` are "" where it is none of the web, dates are ISO."""
-    url, host, day = safe_href(page.url) or "", host_of(page.url), page.published_date
+    url, host, day = safe_href(page.url) or "", host_label(page.url), page.published_date
     date = f"{day.astimezone(UTC) if day.tzinfo else day:%Y-%m-%d}" if day else ""
     name = re.sub(r"[^a-z0-9]", "", host.split(".")[-2] if "." in host else host) or "source"
     return {

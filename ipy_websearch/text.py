@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 # `%load_ext` imports this module; decimal, email and unicodedata, which it seldom needs, would take 1.5 ms of its 10.
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def safe_href(url: str) -> str | None:
     return href if href and len(href) <= MAX_ADDRESS else None  # as it is written: percent codes make it longer
 
 
-def host_of(url: str) -> str:
+def host_label(url: str) -> str:
     """Return the host of an address without "www.", or the scheme of one that has none ("corpus", "file")."""
     web = re.fullmatch(_WEB, visible(url).strip())
     return web["host"].lower().removeprefix("www.") if web else url.partition(":")[0]
@@ -221,7 +221,7 @@ def site_of(url: str) -> str:
 
     This is the registered name: "evil" for paypal.evil.example.
     """
-    host = host_of(url)
+    host = host_label(url)
     labels = host.split(".")
     if len(labels) < 2 or host.replace(".", "").isdigit():
         return host
@@ -230,10 +230,10 @@ def site_of(url: str) -> str:
 
 def place_of(url: str) -> str:
     """Return the host of an address that is safe as a link, else the whole address, as text."""
-    return host_of(url) if safe_href(url) else one_line(url)
+    return host_label(url) if safe_href(url) else one_line(url)
 
 
 def short_address(url: str, width: int = 60) -> str:
-    """Return host and path for a line of text: "example.com/docs/a.html"."""
-    url = re.sub(_BREAKS, "", visible(url)).strip()
-    return shorten(re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:www\.)?", "", url).split("?")[0].split("#")[0].rstrip("/"), width)
+    """Return host and path for a line of text, without a user name and password: "example.com/docs/a.html"."""
+    path = re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?(?:www\.)?", "", re.sub(_BREAKS, "", visible(url)).strip())
+    return shorten(one_line(unquote(path.split("?")[0].split("#")[0])).rstrip("/"), width)

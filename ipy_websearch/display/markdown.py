@@ -23,7 +23,7 @@ from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup, escape
 
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import host_of, one_line, place_of, safe_href, shorten, site_of, visible
+from ipy_websearch.text import host_label, one_line, place_of, safe_href, shorten, site_of, visible
 
 # --- what may be in HTML -----------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ def _linked(url: str, text: str) -> str:
 
 def link_markdown(url: str, text: str = "") -> Markup:
     """Return one line of text, by default the host, as a Markdown link, or as plain text when the address is not safe."""
-    label = one_line(text or (host_of(url) if safe_href(url) else url))
+    label = one_line(text or (host_label(url) if safe_href(url) else url))
     return Markup(_unmarked(_linked(url, _text(label))))
 
 

@@ -30,7 +30,7 @@ from markupsafe import Markup, escape
 
 from ipy_websearch.display import markdown
 from ipy_websearch.display.markdown import NO_MATH, STYLES, cleaner
-from ipy_websearch.text import duration, host_of, one_line, plural, safe_href, shorten, usd, visible
+from ipy_websearch.text import duration, host_label, one_line, plural, safe_href, shorten, usd, visible
 
 
 def cell(value: Any, width: int = 200) -> str:
@@ -200,5 +200,5 @@ def _environment(form: Form) -> Environment:
 def link(url: str, text: str = "") -> Markup:
     """Return `text`, by default the host, as a link to `url`, or as plain text when the address is not safe."""
     href = safe_href(url)
-    label = escape(one_line(text or (host_of(url) if href else url)))
+    label = escape(one_line(text or (host_label(url) if href else url)))
     return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label

@@ -7,8 +7,8 @@ holds). A question goes through these states:
     nudged     asked once more for words, or for the table that is wanted, since the reply has none
     final      a limit was reached: the model writes its answer from what it has
     reading    asked anew without tools, with the results of a search for it: the model calls none (`retrieve_first`)
-    mending    asked once, unseen, to mend sentences that its sources do not support (`--check repair`); the first answer stands
-               until the new one is there and better
+    repairing  asked once, unseen, to repair sentences that its sources do not support (`--check repair`); the first answer
+               stands until the new one is there and better
 
 The history is legal after every way of ending, interrupts included.
 """
@@ -214,7 +214,7 @@ class AnswerLoop(Face):
     _container: Mapping[str, Any] | None = None
     _reading: bool = False  # it answers from the results of a search for the question, without tools
     _nudged: bool = False
-    _mending: str = ""  # the request to mend the answer, while the model is asked to
+    _repairing: str = ""  # the request to mend the answer, while the model is asked to
     _limit_told: bool = False
 
     def __post_init__(self) -> None:
@@ -257,7 +257,7 @@ class AnswerLoop(Face):
         if self.columns and self.rows is None:
             self.tell(Notice(NO_TABLE))
         elif self.asked.check == "repair" and self.stop_reason == "end_turn" and not (self.columns or self.client.offline):
-            await self._mend()
+            await self._repair()
 
     async def _run(self, first: Next) -> None:
         """Run the loop from a first step on until the face is done, or no money is left for another request.
@@ -331,8 +331,8 @@ class AnswerLoop(Face):
         messages, last = self.loop.messages, {"type": "none"}
         ours = [tool.definition() for tool in self.loop.runner.tools.values()]
         tools = [] if self._reading else [*ours, *self.offer.server_tools]
-        if self._mending:
-            messages = [*messages, user_message(self._mending)]
+        if self._repairing:
+            messages = [*messages, user_message(self._repairing)]
         elif self.columns and tools:
             last = {"type": "tool", "name": TABLE_TOOL} if forces_tools(self.model) else {}
             messages = with_nudge(messages, TABLE_NUDGE) if final and not last else messages
@@ -350,7 +350,7 @@ class AnswerLoop(Face):
 
     def take(self, reply: Reply, *, final: bool) -> Next:
         """Decide by the reply's calls and its stop reason."""
-        if self._mending:
+        if self._repairing:
             return Then.DONE
         if not final and self._is_unsearched(reply):
             return self._read()
@@ -450,16 +450,16 @@ class AnswerLoop(Face):
         self.tell(ToolStarted(search.id, search.name, search.input))
         return [search]
 
-    # --- mending: a new answer for sentences without support --------------------------------------------------------
+    # --- repairing: a new answer for sentences without support -------------------------------------------------------
 
-    async def _mend(self) -> None:
+    async def _repair(self) -> None:
         """Have the model mend the sentences that its sources do not support, once and unseen. The first answer stands until
         there is a better one; a limit that ends this is none of the answer's."""
         claims, loop = self._claims(), self.loop
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not (faulty and loop.meter.seconds_left):
             return
-        self._mending, reached = repair_nudge(faulty), loop.meter.reached
+        self._repairing, reached = repair_nudge(faulty), loop.meter.reached
         loop.final = loop.needs_results = True
         loop.retries = 0
         try:
@@ -467,7 +467,7 @@ class AnswerLoop(Face):
             problem = self._replaced(loop.reply, claims)
         except WebSearchError as exc:
             problem = str(exc)
-        self._mending, loop.meter.reached = "", reached
+        self._repairing, loop.meter.reached = "", reached
         told = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
             self.tell(Notice(f"{told} could not be mended, and the first answer stands: {problem}"))
@@ -486,7 +486,7 @@ class AnswerLoop(Face):
         if not text or not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
         self.text = text
-        self.loop.messages += filter(None, [user_message(self._mending), assistant_message(reply.content)])
+        self.loop.messages += filter(None, [user_message(self._repairing), assistant_message(reply.content)])
         return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
@@ -515,7 +515,7 @@ class AnswerLoop(Face):
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
         """Emit the visible events among raw ones; pieces of text that came together become one."""
-        if self._mending:
+        if self._repairing:
             return
         text = ""
         for event in raw:

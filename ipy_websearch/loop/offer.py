@@ -197,30 +197,30 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class ToolKit:
     """What a tool can be made from: its name, the session, the settled options of the question, and `defaults`, a request with
-    the user's settings (domains, country, language, filter). `engine` is the tool's own, else the question's (None: the chain);
-    `bounded` questions have a budget."""
+    the user's settings (domains, country, language, filter). `provider_name` is the tool's own, else the question's (None: the
+    chain); `bounded` questions have a budget."""
 
     name: str
     session: Session
     asked: AskOptions
     defaults: SearchRequest
-    engine: str | None
+    provider_name: str | None
     bounded: bool
 
     @property
     def search(self) -> Search:
-        """What runs a search request with the engine."""
-        return partial(self.session.router.search, provider=self.engine, fresh=self.asked.fresh)
+        """What runs a search request with the provider."""
+        return partial(self.session.router.search, provider=self.provider_name, fresh=self.asked.fresh)
 
     @property
     def price(self) -> tuple[Charge, ...]:
-        """What a search is expected to be billed; under a budget, by the dearest engine of the chain."""
-        return self.session.router.expected_charges(self.engine, self.defaults.count, worst=self.bounded)
+        """What a search is expected to be billed; under a budget, by the dearest provider of the chain."""
+        return self.session.router.expected_charges(self.provider_name, self.defaults.count, worst=self.bounded)
 
     @property
     def provider(self) -> Any:
-        """The engine itself."""
-        return self.session.router.provider(str(self.engine))
+        """The provider itself."""
+        return self.session.router.provider(str(self.provider_name))
 
     @property
     def pages(self) -> PageReading | None:
@@ -239,8 +239,8 @@ def _document_tool(kit: ToolKit) -> Tool:
     return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
 
 
-# Each tool by its name: the engine that it cannot do without ("": none), and how it is made. The pair reads no pages: it shows
-# what two engines say.
+# Each tool by its name: the provider that it cannot do without ("": none), and how it is made. The pair reads no pages: it
+# shows what two providers say.
 TOOLS: dict[str, tuple[str, Callable[[ToolKit], Tool]]] = {
     "web_search": ("", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, pages=kit.pages)),
     "web_fetch": ("", _page_tool),
@@ -283,7 +283,7 @@ def offered(
 ) -> Offer:
     """Return the tools of a question that is asked with settled options.
 
-    `provider` is the engine that `web_search` goes to (None: the chain). Under a budget, the API's own tools may be used as
+    `provider` is the provider that `web_search` goes to (None: the chain). Under a budget, the API's own tools may be used as
     often as the money lasts.
 
     A set shrinks to what can be used, and a notice says what was left out. With any other tool, `read_research` comes too when
@@ -291,7 +291,7 @@ def offered(
 
     Raises:
         ConfigError: there is no such tool, or the platform runs none of its own.
-        MissingKeyError: a tool was asked for by its own name and its engine has no key.
+        MissingKeyError: a tool was asked for by its own name and its provider has no key.
     """
     names = named_tools(asked.tools or ())
     native = names.pop(NATIVE, None) is not None
@@ -305,14 +305,14 @@ def offered(
     tools: list[Tool] = []
     missing: dict[str, list[str]] = {}
     for name, by_name in names.items():
-        engine, make = TOOLS[name]
-        info = provider_info(engine) if engine else None
+        own, make = TOOLS[name]
+        info = provider_info(own) if own else None
         for key in info.keys if info and by_name else ():
             session.keys.require(key)
         if info and (why := info.hindrance(session.keys)):
             missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
         else:
-            tools.append(make(ToolKit(name, session, asked, defaults, engine or provider, budget.bounded)))
+            tools.append(make(ToolKit(name, session, asked, defaults, own or provider, budget.bounded)))
     notices = [f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items()]
     server: Sequence[Definition] = server_tools(budget.model, platform, limits.max_searches, defaults) if native else ()
     if server and (room := budget.budget.left()) is not None:

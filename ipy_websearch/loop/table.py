@@ -15,7 +15,7 @@ from typing import Any
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import TEXTS, in_form
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import host_of, plural, safe_href, shorten
+from ipy_websearch.text import host_label, plural, safe_href, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 
 TABLE_TOOL = "answer_table"
@@ -123,4 +123,4 @@ def _cell(value: Any) -> str:
             return f"{value:,}"
     text = str(value).replace("\n", " ").replace("|", "\\|")
     href = (safe_href(str(value)) or "").replace("(", "%28").replace(")", "%29")
-    return f"[{host_of(href)}]({href})" if href else text
+    return f"[{host_label(href)}]({href})" if href else text

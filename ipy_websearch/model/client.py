@@ -243,22 +243,22 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
 _FIELD = re.compile(rb"(event|data|id|retry)?:")  # what a stream begins with
 _EXCERPT = 400
 
-Batches = AsyncIterator[list[Event]]
+EventLists = AsyncIterator[list[Event]]
 
 
 async def reply_events(
     kind: str, pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str, request_id: str | None = None
-) -> Batches:
+) -> EventLists:
     """Yield the events of a reply with the content type `kind`: streamed, or one JSON object, which some servers send always.
 
     Raises:
         ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
     """
     if "json" in kind or "html" in kind:  # a login page is told as what it is
-        batches = json_events(pieces, redact)
+        lists = json_events(pieces, redact)
     else:  # a stream, whatever else it is called on its way
-        batches = binary_events(pieces) if BINARY in kind else read_events(pieces, redact)
-    async for events in batches:
+        lists = binary_events(pieces) if BINARY in kind else read_events(pieces, redact)
+    async for events in lists:
         for n, event in enumerate(events):
             if event.get("type") == "error":
                 yield events[:n]
@@ -266,7 +266,7 @@ async def reply_events(
         yield events
 
 
-async def binary_events(pieces: AsyncIterator[bytes]) -> Batches:
+async def binary_events(pieces: AsyncIterator[bytes]) -> EventLists:
     """Yield the events of a body in Bedrock's own form, which the SDK reads; its errors get the API's names.
 
     Raises:
@@ -286,7 +286,7 @@ async def binary_events(pieces: AsyncIterator[bytes]) -> Batches:
         raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
-async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> Batches:
+async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> EventLists:
     """Yield the server-sent events of a body, as many at once as have come.
 
     Raises:
@@ -324,7 +324,7 @@ def _events_in(frame: bytes) -> list[Event]:
     return [event] if isinstance(event, dict) else []
 
 
-async def json_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> Batches:
+async def json_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]) -> EventLists:
     """Yield the events of a body that is one message, or the API's error object.
 
     Raises:

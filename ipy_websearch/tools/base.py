@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from ipy_websearch.errors import ProviderError, WebSearchError
 from ipy_websearch.results import Charge, Page, Read, SearchResult, SearchResults, lost
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import shorten
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -164,15 +163,6 @@ def as_passage(result: SearchResult) -> Passage:
     if result.published_date is not None and texts:
         texts[f"Published: {result.published_date.date().isoformat()}"] = None
     return Passage(result.url, result.title, tuple(texts) or ((result.title,) if result.title else ()), result.published_date)
-
-
-def place(url: str) -> str:
-    """Return host and path of an address for people, short and printable."""
-    try:
-        parts = urlsplit(url)
-        return shorten(plain(unquote((parts.hostname or parts.netloc) + parts.path)).rstrip("/"), 80) or shorten(plain(url), 80)
-    except ValueError:
-        return shorten(plain(url), 80)
 
 
 # --- sets of tools -----------------------------------------------------------------------------------------------------

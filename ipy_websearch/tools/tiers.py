@@ -32,7 +32,7 @@ from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Charge, Page, SearchResults
-from ipy_websearch.text import fenced, plain, plural, shorten, visible
+from ipy_websearch.text import fenced, plain, plural, short_address, shorten, visible
 from ipy_websearch.tools.base import (
     MODEL_CHARACTERS,
     Passage,
@@ -40,7 +40,6 @@ from ipy_websearch.tools.base import (
     ToolContext,
     ToolOutput,
     as_passage,
-    place,
     refused,
 )
 from ipy_websearch.tools.web import (
@@ -431,7 +430,7 @@ def _map_output(raw: base.Json, asked: str, limit: int) -> ToolOutput:
     found = {
         link.url: link for item in items if (link := base.hit(item.get("title"), item.get("url"), item.get("description")))
     }
-    links, site = list(found.values())[:limit], place(asked)
+    links, site = list(found.values())[:limit], short_address(asked, 80)
     lines = [
         " — ".join(filter(None, (link.url, shorten(link.title, 100), shorten(link.description, 200))))
         for link in links[:MODEL_LINKS]

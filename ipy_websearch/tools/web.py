@@ -38,8 +38,8 @@ from ipy_websearch.http.download import TO_OPEN, parse_url, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches, host_of, values
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
 from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
-from ipy_websearch.text import plain, plural, shorten, visible
-from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, place, refused
+from ipy_websearch.text import plain, plural, short_address, shorten, visible
+from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, refused
 from ipy_websearch.tools.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -449,7 +449,7 @@ def is_known(url: str, known: Collection[str]) -> bool:
 
 def unread(url: str, exc: WebSearchError) -> ToolOutput:
     """Return the output for a page that was not read."""
-    where = place(url)
+    where = short_address(url, 80)
     return ToolOutput(f"{where} was not read", text=failure_text(exc), is_error=True, panel_title=where, error=exc)
 
 
@@ -539,12 +539,12 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     lines = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
     what = lines if 0 < part.lines_read < part.total_lines else plural(part.lines_read, "line")
     output = ToolOutput(
-        f"read {what} of {place(part.final_url)}{' (cached)' if part.cached else ''}",
-        panel_title=page.title or place(page.final_url),
+        f"read {what} of {short_address(part.final_url, 80)}{' (cached)' if part.cached else ''}",
+        panel_title=page.title or short_address(page.final_url, 80),
         panel_data=page.content,
         urls=addresses_of_page(page),
         charges=(replace(_FREE, cached=page.cached),),
-        notices=(f"{place(page.final_url)}: {page.note}",) if page.note else (),
+        notices=(f"{short_address(page.final_url, 80)}: {page.note}",) if page.note else (),
         page=page,
     )
     paragraphs = blocks(part.content)

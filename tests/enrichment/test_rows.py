@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -34,8 +35,9 @@ from tests.fakes.replies import error, usage
 def test_a_column_whose_inputs_are_there_is_asked_although_others_are_not(messages_api: Any) -> None:
     """A row lacks the value for one question only: the other question is asked."""
     messages_api.reply(record(ceo="Jo"))
-    frame = pd.DataFrame({"company": ["A"], "city": [None]})
+    frame, collections = pd.DataFrame({"company": ["A"], "city": [None]}), gc.get_threshold()
     out = ipy_websearch.enrich(frame, {**CEO, "mayor": "Who is the mayor of {city}?"}, **QUIET)
+    assert gc.get_threshold() == collections, "Python's garbage collection goes on as it did before"
     assert out.ceo[0] == "Jo" and pd.isna(out.mayor[0]) and "city is missing" in out.enrich_error[0]
 
 
