@@ -1,4 +1,4 @@
-"""The DataFrames that the package returns, and the way from them into frames of other kinds. Import this module inside
+"""The DataFrames that the package returns, and their columns as those of other libraries. Import this module inside
 functions: it imports pandas.
 
 `WebFrame` is a DataFrame of texts from the web, which shows itself so that JupyterLab makes no formulas of amounts in dollars.
@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import visible
 
 if TYPE_CHECKING:
@@ -100,43 +98,6 @@ def series(values: Iterable[Any], of: str | type) -> pd.Series[Any]:
     if of is date:
         return pd.Series(pd.to_datetime(items, errors="coerce")).astype("datetime64[s]")
     return pd.Series(items, dtype=NULLABLE.get(of, "object") if isinstance(of, type) else of)
-
-
-# --- frames of other kinds --------------------------------------------------------------------------------------------------
-
-# The kinds of frames that `to_frame(backend=…)` gives, and what `pip install` takes for each.
-BACKENDS = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb pyarrow", "dask": "dask[dataframe]"}
-
-
-def to_backend(frame: pd.DataFrame, backend: Any) -> Any:
-    """Return a frame as one of another kind: a pandas, Polars or Dask DataFrame, a PyArrow table, a DuckDB relation.
-
-    Raises:
-        ConfigError: there is no such kind, or its library is not installed.
-    """
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
-    try:
-        match backend:
-            case "pandas":
-                return frame
-            case "dask":
-                from dask import config, dataframe
-
-                with config.set({"dataframe.convert-string": False}):  # it makes texts of lists
-                    return dataframe.from_pandas(pd.DataFrame(frame), npartitions=1)
-            case "duckdb":
-                import duckdb
-
-                return duckdb.from_arrow(to_backend(frame, "pyarrow"))
-            case _:
-                import_module(backend)
-                import narwhals as nw
-
-                columns = {column.name: column for column in columns_for(frame, backend)}
-                return nw.from_dict(columns, backend=backend).to_native()
-    except ImportError as exc:
-        raise ConfigError(f"backend {backend!r} needs a package: pip install {BACKENDS[backend]}") from exc
 
 
 def columns_for(frame: pd.DataFrame, backend: Any) -> list[nw.Series[Any]]:

@@ -246,17 +246,10 @@ class SearchResults(Sequence[SearchResult]):
     def __getitem__(self, index: int | slice) -> SearchResult | tuple[SearchResult, ...]:
         return self.results[index]
 
-    def to_frame(self, backend: str = "pandas") -> SearchFrame:
+    def to_frame(self) -> SearchFrame:
         """Return a DataFrame: n rows, RangeIndex, columns title, url, description, published_date (UTC
-        datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN).
-
-        `backend` "polars", "pyarrow", "duckdb" or "dask" gives that library's frame instead, with its own types and nulls; a
-        type checker takes it for pandas's.
-
-        Raises:
-            ConfigError: there is no such backend, or its library is not installed.
-        """
-        from ipy_websearch.frames import SearchFrame, frame_of, to_backend
+        datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN)."""
+        from ipy_websearch.frames import SearchFrame, frame_of
 
         columns: dict[str, tuple[str | type, Any]] = {
             "title": ("text", (r.title for r in self)),
@@ -268,7 +261,7 @@ class SearchResults(Sequence[SearchResult]):
         }
         frame = frame_of(SearchFrame, columns)
         frame.search = self
-        return to_backend(frame, backend)
+        return frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,22 +489,19 @@ class Answer:
             }
         )
 
-    def to_frame(self, backend: str = "pandas") -> pd.DataFrame:
-        """Return the rows of an answer that was asked with `columns=`, with nullable types; see `SearchResults.to_frame` for
-        `backend`.
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of an answer that was asked with `columns=`, with nullable types.
 
         Raises:
             ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`), or the model gave no
-                rows; there is no such backend, or its library is not installed.
+                rows.
         """
-        from ipy_websearch.frames import to_backend
-
         if self.columns is None:
             raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
         if self.rows is None:
             raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
         columns = {name: (kind, [_visible(row.get(name)) for row in self.rows]) for name, kind in self.columns.items()}
-        return to_backend(_frame(columns), backend)
+        return _frame(columns)
 
     def bibliography(self, style: str = "bibtex") -> str:
         """Return each cited page once as text: "bibtex", "ris", or "csl" (CSL JSON).

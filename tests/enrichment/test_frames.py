@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import dask.dataframe as dd
@@ -16,7 +16,6 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer, SearchResult, SearchResults
 from tests.contract.helpers import ROW, company_in, record
 
 ROWS: dict[str, list[Any]] = {"company": ["C", "A", None, "A"], "n": [9007199254740993, None, 3, 4]}
@@ -80,18 +79,3 @@ def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any) 
         ) as no:
             web.enrich(given, COLUMNS, **ROW)
         assert "\n" not in str(no.value) and type(given).__name__ in str(no.value)
-
-
-def test_hits_and_tables_become_frames_of_every_kind() -> None:
-    hit = SearchResult("Mars", "https://example.org", "Red", datetime(2026, 1, 2, tzinfo=UTC), ("a", "b"))
-    hits = SearchResults((hit, SearchResult("Moon", "https://example.org/m")), "q", "local")
-    answer = Answer("q", "t", "m", rows=({"n": 1, "on": date(2026, 1, 2)}, {"n": None}), columns={"n": int, "on": date})
-    for backend, kind in {"polars": pl.DataFrame, "pyarrow": pa.Table, "duckdb": duckdb.DuckDBPyRelation}.items():
-        made, table = hits.to_frame(backend=backend), answer.to_frame(backend=backend)
-        assert isinstance(made, kind) and columns_of(table) == {"n": [1, None], "on": [date(2026, 1, 2), None]}
-        got = columns_of(made)
-        assert got["extra_snippets"] == [["a", "b"], []] and got["score"] == [None, None]
-        assert got["published_date"][0].isoformat() == "2026-01-02T00:00:00+00:00" and got["published_date"][1] is None
-    assert list(hits.to_frame(backend="dask").compute().extra_snippets) == [("a", "b"), ()]
-    with pytest.raises(ConfigError, match="one of pandas, polars"):
-        hits.to_frame(backend="spark")
