@@ -17,7 +17,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -25,10 +25,8 @@ from typing import TypeVar
 # Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall.
 BUSY_TIMEOUT_S = 10.0
 
-# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. The suspect ones come of a damaged byte in a
-# name or a text, and of a faulty statement of ours as well.
+# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_SUSPECT = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _FOREIGN = "another program's file"
@@ -145,7 +143,7 @@ class Database:
         if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False
         unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
-        if code in _BROKEN or unreadable or (code in _SUSPECT and self._fails_its_check()):
+        if code in _BROKEN or unreadable:
             with suppress(OSError):  # its folder is read-only
                 self._set_aside()
                 return True
@@ -155,18 +153,6 @@ class Database:
         reason = getattr(exc, "strerror", None) or exc
         self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
         return True
-
-    def _fails_its_check(self) -> bool:
-        """Return whether SQLite's own check finds something, or a table or column of ours is missing."""
-        with closing(sqlite3.connect(":memory:")) as new:
-            self._prepare(new)
-            wanted = _columns(new)
-        self.close()  # so that the caller's file is prepared after this one
-        try:
-            with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
-                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
-        except (sqlite3.Error, UnicodeDecodeError) as found:
-            return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
     def _set_aside(self) -> None:
         """Rename the file and its log, unless another kernel has just done so.
@@ -186,8 +172,3 @@ class Database:
 
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
-
-
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
-    return set(connection.execute(select))

@@ -73,7 +73,6 @@ def test_a_file_damaged_anywhere_is_used_or_set_aside(tmp_path: Path, sound: byt
     [
         ["CREATE TABLE precious (x)"],
         ["PRAGMA application_id = 5", "CREATE TABLE entries (id)"],
-        ["PRAGMA application_id = 77", "CREATE TABLE entries (other)"],
     ],
 )
 def test_a_file_that_is_not_ours_is_set_aside_whole(tmp_path: Path, statements: list[str]) -> None:
