@@ -15,8 +15,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,54 +41,49 @@ Reads one JSON object from standard input and writes one to standard output: the
 other than 0. `{command} --schema` prints the fields of the input, as a tool definition for a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Executable:
-    """One executable: its command, its tool in `SCHEMAS`, the function from input to output, and its help. A call runs it."""
+def web_search_brave() -> NoReturn:
+    """Run `web-search-brave-tool` with the arguments of the command line, and end the process."""
+    sys.exit(_run("web-search-brave-tool", SCHEMAS["web_search_brave"], partial(_search, "brave")))
 
-    command: str
-    tool: str
-    work: Callable[[JSON], Coroutine[Any, Any, JSON]]
 
-    def __call__(self) -> NoReturn:
-        """Run it with the arguments of the command line, and end the process."""
-        sys.exit(self.run(sys.argv[1:]))
+def web_search_google() -> NoReturn:
+    """Run `web-search-google-tool` likewise."""
+    sys.exit(_run("web-search-google-tool", SCHEMAS["web_search_google"], partial(_search, "google")))
 
-    def run(self, arguments: Sequence[str]) -> int:
-        """Run it and return the exit status."""
-        if arguments:
-            return self.inform(" ".join(arguments))
-        if sys.stdin is None or sys.stdin.isatty():
-            print(self.help(), file=sys.stderr)
-            return WRONG_USE
-        try:
-            given = _input(sys.stdin.buffer.read(), SCHEMAS[self.tool]["parameters"])
-            _write(asyncio.run(self.work(given)))
-            return OK
-        except WebSearchError as exc:
-            _write({"error": str(exc)})
-        except KeyboardInterrupt:
-            _write({"error": "Interrupted"})
-            return INTERRUPTED
-        except BrokenPipeError:
-            pass
-        except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
-            _write({"error": f"Internal error: {type(exc).__name__}"})
-        return FAILED
 
-    def inform(self, option: str) -> int:
-        """Answer an option that reads no input, and return the exit status."""
-        if option == "--schema":
-            _write(SCHEMAS[self.tool], indent=2)
-        elif option in ("--help", "-h"):
-            print(self.help())
-        else:
-            _write({"error": f"Invalid arguments: {option}; see {self.command} --help"})
-            return WRONG_USE
+def web_fetch() -> NoReturn:
+    """Run `web-fetch-tool` likewise."""
+    sys.exit(_run("web-fetch-tool", SCHEMAS["web_fetch"], _fetch))
+
+
+def _run(command: str, schema: JSON, work: Callable[[JSON], Coroutine[Any, Any, JSON]]) -> int:
+    """Run an executable, whose `work` is the function from input to output, and return its exit status."""
+    usage = _HELP.format(command=command, description=schema["description"])
+    try:
+        match sys.argv[1:]:
+            case [] if sys.stdin is None or sys.stdin.isatty():
+                print(usage, file=sys.stderr)
+                return WRONG_USE
+            case []:
+                _write(asyncio.run(work(_input(sys.stdin.buffer.read(), schema["parameters"]))))
+            case ["--schema"]:
+                _write(schema, indent=2)
+            case ["--help" | "-h"]:
+                print(usage)
+            case arguments:
+                _write({"error": f"Invalid arguments: {' '.join(arguments)}; see {command} --help"})
+                return WRONG_USE
         return OK
-
-    def help(self) -> str:
-        """Return the help for people."""
-        return _HELP.format(command=self.command, description=SCHEMAS[self.tool]["description"])
+    except WebSearchError as exc:
+        _write({"error": str(exc)})
+    except KeyboardInterrupt:
+        _write({"error": "Interrupted"})
+        return INTERRUPTED
+    except BrokenPipeError:
+        pass
+    except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
+        _write({"error": f"Internal error: {type(exc).__name__}"})
+    return FAILED
 
 
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
@@ -173,8 +167,3 @@ async def _fetch(given: JSON) -> JSON:
     except FetchError as exc:
         raise ConfigError(failure_text(exc)) from None
     return {"content": page.content, "lines_read": page.lines_read}
-
-
-web_search_brave = Executable("web-search-brave-tool", "web_search_brave", partial(_search, "brave"))
-web_search_google = Executable("web-search-google-tool", "web_search_google", partial(_search, "google"))
-web_fetch = Executable("web-fetch-tool", "web_fetch", _fetch)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +20,7 @@ from ipy_websearch.api import TICK_S
 from ipy_websearch.display.render import iso
 from ipy_websearch.enrichment.columns import added_names
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.results import Citation, Money, ToolFinished
+from ipy_websearch.results import Money, ToolFinished
 from ipy_websearch.session import Session
 
 try:
@@ -40,66 +38,8 @@ INSTRUCTIONS = (
 )
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=True)
 
-
-@dataclass
-class Hit:
-    """A result without its further snippets, which would cost an agent several times the tokens; dates are ISO days."""
-
-    title: str
-    url: str
-    description: str
-    published_date: str | None
-
-
-@dataclass
-class Hits:
-    """The results of a search, best first; `cost_usd` is None when the price is unknown."""
-
-    results: Sequence[Hit]
-    provider: str
-    cost_usd: float | None
-    notices: Sequence[str]
-
-
-@dataclass
-class PageText:
-    """A page as Markdown, or the lines of it that were asked for."""
-
-    url: str
-    title: str
-    content: str
-    lines_read: int
-    total_lines: int
-
-
-@dataclass
-class Answered:
-    """An answer: Markdown with [n] marks, and what it rests on. `limit` names what cut it short, None when nothing did."""
-
-    text: str
-    sources: Sequence[Citation]
-    model: str
-    searches: int
-    cost_usd: float | None
-    limit: str | None
-    notices: Sequence[str]
-
-
-@dataclass
-class Filled:
-    """The rows that were given, with the new columns; null where nothing was found. `errors` counts rows that failed."""
-
-    rows: list[dict[str, Any]]
-    errors: int
-    cost_usd: float | None
-
-
-@dataclass
-class Spent:
-    """What the session cost so far, in all and for each question."""
-
-    total_usd: float | None
-    questions: list[dict[str, Any]]
+# What a tool gives back, as its description says: numbers are JSON's, dates ISO, costs US dollars (null: the price is unknown).
+Result = dict[str, Any]
 
 
 def serve(session: Session, port: int | None) -> None:
@@ -125,9 +65,10 @@ def server(session: Session) -> MCPServer:
         country: str | None = None,
         allowed_domains: list[str] | None = None,
         blocked_domains: list[str] | None = None,
-    ) -> Hits:
+    ) -> Result:
         """Search the web. `freshness` is pd, pw, pm or py (past day, week, month, year) or "2026-01-01to2026-06-30"; only one
-        of the lists of domains may be given. Without `provider` the engines that have a key are asked, then Wikipedia."""
+        of the lists of domains may be given. Without `provider` the engines that have a key are asked, then Wikipedia. Gives
+        `results` (best first: title, url, description, published_date), the `provider` that answered, cost_usd and notices."""
         found = await session.search(
             query,
             count=count,
@@ -137,14 +78,19 @@ def server(session: Session) -> MCPServer:
             allowed_domains=allowed_domains,
             blocked_domains=blocked_domains,
         )
-        hits = [Hit(one.title, one.url, one.description, iso(one.published_date) or None) for one in found]
-        return Hits(hits, found.provider, _usd(found.cost_usd), found.notices)
+        hits = [  # without their further snippets, which would cost an agent several times the tokens
+            {"title": r.title, "url": r.url, "description": r.description, "published_date": iso(r.published_date) or None}
+            for r in found
+        ]
+        return {"results": hits, "provider": found.provider, "cost_usd": _usd(found.cost_usd), "notices": found.notices}
 
     @made.tool(annotations=READS)
-    async def fetch(url: str, offset: int = 1, limit: int | None = None) -> PageText:
-        """Read a public web page as Markdown: from line `offset` on, `limit` lines at most."""
+    async def fetch(url: str, offset: int = 1, limit: int | None = None) -> Result:
+        """Read a public web page as Markdown: from line `offset` on, `limit` lines at most. Gives url, title, content,
+        lines_read and total_lines."""
         page = await session.fetch(url, offset=offset, limit=limit)
-        return PageText(page.final_url, page.title, page.content, page.lines_read, page.total_lines)
+        facts = {name: getattr(page, name) for name in ("title", "content", "lines_read", "total_lines")}
+        return {"url": page.final_url, **facts}
 
     @made.tool(annotations=READS)
     async def ask(
@@ -154,9 +100,10 @@ def server(session: Session) -> MCPServer:
         budget_usd: float | None = None,
         timeout_s: float | None = None,
         provider: str | None = None,
-    ) -> Answered:
+    ) -> Result:
         """Have a question answered from the web, with sources. It ends in an answer at each limit: `max_searches` searches,
-        `budget_usd` US dollars, `timeout_s` seconds."""
+        `budget_usd` US dollars, `timeout_s` seconds. Gives `text` (Markdown with [n] marks), `sources` (n, title, url,
+        cited_text, published_date, read), model, searches, cost_usd, `limit` (the one that cut it, or null) and notices."""
         run = session.start(question, max_searches=max_searches, budget_usd=budget_usd, timeout_s=timeout_s, provider=provider)
         calls = 0
         async for event in run:
@@ -165,15 +112,8 @@ def server(session: Session) -> MCPServer:
                 await context.report_progress(calls, message=event.summary)
         answer = run.answer
         assert answer is not None
-        return Answered(
-            str(answer),
-            answer.citations,
-            answer.model,
-            answer.searches,
-            _usd(answer.cost_usd),
-            answer.limit,
-            answer.notices,
-        )
+        facts = {name: getattr(answer, name) for name in ("model", "searches", "limit", "notices")}
+        return {"text": str(answer), "sources": answer.citations, "cost_usd": _usd(answer.cost_usd), **facts}
 
     @made.tool(annotations=READS)
     async def enrich(
@@ -183,10 +123,11 @@ def server(session: Session) -> MCPServer:
         max_searches: int = 1,
         budget_usd: float | None = None,
         provider: str | None = None,
-    ) -> Filled:
+    ) -> Result:
         """Fill columns of a table from the web. `columns` maps each new column to a question that names columns of the rows in
         braces: {"ceo": "Who is the CEO of {company}?", "founded: int": "In what year was {company} founded?"}. Each value comes
-        with its source, the quoted words and a confidence; what was not found is null."""
+        with its source, the quoted words and a confidence; what was not found is null. Gives the `rows` with the new columns,
+        the number of `errors` (rows that failed) and cost_usd."""
         import pandas as pd
 
         work = session.enrichment(
@@ -203,13 +144,13 @@ def server(session: Session) -> MCPServer:
         costs = frame["enrich_cost_usd"]
         errors = int((frame["enrich_status"] == "error").sum())
         filled = [{**row, **new} for row, new in zip(rows, added, strict=True)]  # what was given comes back unchanged
-        return Filled(filled, errors, float(costs.sum()) if costs.notna().all() else None)
+        return {"rows": filled, "errors": errors, "cost_usd": float(costs.sum()) if costs.notna().all() else None}
 
     @made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
-    async def cost() -> Spent:
-        """Return what this session cost so far, by question, in US dollars."""
+    async def cost() -> Result:
+        """What this session cost so far, in US dollars: `total_usd`, and `questions` with the cost of each."""
         frame = session.cost(by="question")
-        return Spent(_usd(session.spent_usd), json.loads(frame.to_json(orient="records")))
+        return {"total_usd": _usd(session.spent_usd), "questions": json.loads(frame.to_json(orient="records"))}
 
     return made
 
