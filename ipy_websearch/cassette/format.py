@@ -16,8 +16,8 @@ Invariant: a line passes `Redactor.text` as the last thing before it is written,
 
 `Matcher` says which recorded request is the one that is asked now. Left out of the comparison is what differs from one run to
 the next and changes no answer: cache breakpoints, `max_tokens` (a budget makes it smaller), keys, the engine's host, the day in
-the instructions. The days that a freshness such as "past week" is sent as count from the day of the request. Between versions
-of this package, instructions and descriptions of tools may differ too. Everything else must be equal. Equal requests are
+the instructions. The days that Exa is sent for a freshness such as "past week" count from the day of the request. Instructions
+and descriptions of tools may differ too between versions of this package. Everything else must be equal. Equal requests are
 answered in the order in which they were sent, and from the first again after the last. One that was cut off is passed over
 where the same request was answered another time.
 """
@@ -30,22 +30,15 @@ import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
-from difflib import get_close_matches
+from copy import deepcopy
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
-from ipy_websearch.errors import (
-    BlockedAddressError,
-    ConfigError,
-    FetchError,
-    ModelError,
-    ProviderError,
-    RateLimitedError,
-    WebSearchError,
-)
+from ipy_websearch import errors
+from ipy_websearch.errors import ConfigError, ReplayError, WebSearchError
 from ipy_websearch.model.requests import question, without_marks
 from ipy_websearch.text import plain, shorten
 
@@ -71,12 +64,7 @@ _SHAPES = re.compile(
     r"|(?<=Bearer )[\w.~+/-]{16,}"
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
-_TYPES = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-# Subclasses first.
-_ERRORS: dict[str, type[WebSearchError]] = {
-    kind.__name__: kind for kind in (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError)
-}
 _TOLD = ("status", "retry_after", "kind", "provider")
 
 
@@ -96,32 +84,17 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                exchanges.append(_checked(entry))
+                fields = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
+                exchanges.append(fields | {"at": datetime.fromisoformat(entry["at"])})
             else:
                 head |= entry
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
+        except (ValueError, TypeError, LookupError, RecursionError) as exc:
             if number != len(lines):
                 raise ConfigError(f"the cassette {path} cannot be read: line {number}: {exc}") from None
             problem = f"line {number} is not whole and was left out"
     if head.get("cassette") != FORMAT:
         raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
     return head, exchanges, problem
-
-
-def _checked(entry: dict[str, Any]) -> Exchange:
-    """Return the exchange of a line, with defaults for the fields that it leaves out.
-
-    Raises:
-        ValueError, TypeError, LookupError, AttributeError: a field is missing or of a wrong type.
-    """
-    exchange: Exchange = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
-    exchange["at"] = datetime.fromisoformat(entry["at"])
-    for name, kind in _TYPES.items():
-        exchange[name] = kind(exchange[name])
-    exchange["stream"] = [(float(moment), dict(event)) for moment, event in exchange["stream"]]
-    body_of(exchange)
-    _gist(exchange)
-    return exchange
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -146,15 +119,15 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
 
 def error_fields(error: WebSearchError) -> dict[str, Any]:
     """Return an error as plain values."""
-    kind = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
     told = {name: getattr(error, name, None) for name in _TOLD}
-    return {"type": kind, "message": str(error), **{name: value for name, value in told.items() if value not in (None, "")}}
+    kept = {name: value for name, value in told.items() if value not in (None, "")}
+    return {"type": type(error).__name__, "message": str(error), **kept}
 
 
 def error_of(fields: Mapping[str, Any]) -> WebSearchError:
     """Return the error that `error_fields` took apart."""
-    told = {name: fields[name] for name in _TOLD if name in fields}
-    return _ERRORS[fields["type"]](str(fields["message"]), **told)
+    kind: type[WebSearchError] = getattr(errors, fields["type"])
+    return kind(str(fields["message"]), **{name: fields[name] for name in _TOLD if name in fields})
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -191,13 +164,11 @@ class Redactor:
 
     def stream(self, events: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
         """Return events without keys that came in several pieces; such a text then stands whole in its first piece."""
-        pieces: dict[tuple[Any, str], list[dict[str, Any]]] = {}
-        clean = [
-            (moment, {**event, "delta": dict(event["delta"])} if event.get("delta") else event) for moment, event in events
-        ]
+        clean, pieces = deepcopy(events), defaultdict[tuple[Any, str], list[dict[str, Any]]](list)
         for _, event in clean:
-            if name := _PIECES.get(str((event.get("delta") or {}).get("type"))):
-                pieces.setdefault((event.get("index"), name), []).append(event["delta"])
+            delta = event.get("delta") or {}
+            if name := _PIECES.get(str(delta.get("type"))):
+                pieces[event.get("index"), name].append(delta)
         for (_, name), deltas in pieces.items():
             text = "".join(str(delta.get(name)) for delta in deltas)
             if (mended := self.text(text)) != text:
@@ -223,31 +194,34 @@ def _forms(secrets: frozenset[str]) -> list[str]:
 
 # --- which recorded request is asked now ---------------------------------------------------------------------------------
 
-# The three ways in which engines take a day: 2026-11-22 (with a time or without), 11/22/2026, and 20261122 in a range.
-_DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|(\d\d/\d\d/\d{4})|(?<=[r:])(\d{8})(?=[:\"])")
-_DAY_FORMS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FREE = ("max_tokens", "stream", "metadata", "model", "timeout")  # the model is whom the request goes to
-_QUERIES = ("q", "query", "search", "srsearch", "url")
-_WIDTH = 60
+_WIDTH = 150
 
 
 class Matcher:
-    """The recorded exchanges, found by their requests.
+    """The exchanges of the cassette `name`, found by their requests.
 
     `strict` compares instructions and tools in full; `clean` takes out of a request what was taken out of the recorded ones.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
-        self.exchanges = sorted(exchanges, key=lambda exchange: exchange["n"])
+    def __init__(self, name: str, exchanges: Iterable[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
+        self._name = name
+        self._exchanges = sorted(exchanges, key=lambda exchange: exchange["n"])
         self._strict = strict
         self._clean = clean
         self._rows: dict[str, list[Exchange]] = defaultdict(list)
-        for exchange in self.exchanges:
+        for exchange in self._exchanges:
             for key in self._keys(exchange, exchange["at"].date()):
                 self._rows[key].append(exchange)
 
-    def take(self, asked: Exchange) -> Exchange | None:
-        """Return the exchange to play, None when there is none."""
+    def take(self, kind: str, to: str, request: Any) -> Exchange:
+        """Return the exchange to play.
+
+        Raises:
+            ReplayError: there is none.
+        """
+        asked = {"kind": kind, "to": to, "request": request}
         for key in self._keys(asked, datetime.now(UTC).date()):
             row = self._rows.get(key, [])
             if alike := [exchange for exchange in row if _same_path(exchange["request"], asked["request"])]:
@@ -255,17 +229,13 @@ class Matcher:
                 row.remove(found)
                 row.append(found)
                 return found
-        return None
-
-    def miss(self, asked: Exchange, name: str) -> str:
-        """Return the line that says that a request is not on the cassette `name`, and which recorded one is the nearest."""
-        recorded = [exchange for exchange in self.exchanges if exchange["kind"] == asked["kind"]]
-        what = "page" if asked["kind"] == "page" else f"request to {asked['to']}"
-        said = [f"{name} has no recording of this {what} (“{_gist(asked)}”)", f"{len(recorded)} recorded"]
-        gists = {_gist(exchange): exchange["to"] for exchange in recorded}
-        for near in get_close_matches(_gist(asked), gists, 1, 0.0):
-            said.append(f"the nearest is “{near}”" + (f" to {gists[near]}" if gists[near] not in (asked["to"], near) else ""))
-        return "; ".join([*said, "ask as the recording did, or record it anew"])
+        about = ""
+        if request:
+            words = question(request["messages"]) if kind == "model" else request.get("json") or dict(request["params"])
+            about = f" (“{shorten(plain(str(words)), _WIDTH)}”)"
+        what = f"{self._name} has no recording of this request to {to}{about}"
+        number = sum(exchange["kind"] == kind for exchange in self._exchanges)
+        raise ReplayError(f"{what}; {number} recorded; ask as the recording did, or record it anew")
 
     def _keys(self, asked: Exchange, day: date) -> Iterator[str]:
         """Yield the texts by which a request is found: as it is, then with its days counted from `day`."""
@@ -274,7 +244,9 @@ class Matcher:
         text = self._clean(json.dumps(compared, sort_keys=True, ensure_ascii=False, default=str))
         yield text
         if kind == "engine" and _DAY.search(text):
-            yield _counted_from(text, day)
+            for days in range(367):
+                text = text.replace(f"{day - timedelta(days)}", f"{days} days ago")
+            yield text
 
     def _compared(self, kind: str, request: Any) -> Any:
         if kind == "page":
@@ -292,25 +264,3 @@ def _same_path(recorded: Any, asked: Any) -> bool:
     """Return whether two addresses have the same path, but for a prefix that a server of one's own may add."""
     short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
     return long.endswith(short)
-
-
-def _counted_from(text: str, day: date) -> str:
-    def days(found: re.Match[str]) -> str:
-        n = found.lastindex or 1
-        try:
-            return f"({(datetime.strptime(found[n], _DAY_FORMS[n - 1]).date() - day).days:+} days)"
-        except ValueError:
-            return found[0]
-
-    return _DAY.sub(days, text)
-
-
-def _gist(exchange: Exchange) -> str:
-    """Return a request's subject in a few words: the question to a model, a query, an address."""
-    words, request = exchange["to"], exchange["request"]
-    if exchange["kind"] == "model":
-        words = question(request.get("messages") or ())
-    elif exchange["kind"] == "engine":
-        given = dict(request.get("params") or ()) | (request.get("json") or {})
-        words = next((str(given[name]) for name in _QUERIES if given.get(name)), str(request.get("url")))
-    return shorten(plain(words), _WIDTH)

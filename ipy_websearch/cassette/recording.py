@@ -232,7 +232,7 @@ class Player(Recording):
         self.has_model = any(exchange["kind"] == "model" for exchange in exchanges)
         self._pace = not instant
         strict = self.head.get("version") == version("ipy_websearch")
-        self._matcher = Matcher(exchanges, strict=strict, clean=self.redactor.text)
+        self._matcher = Matcher(self.path.name, exchanges, strict=strict, clean=self.redactor.text)
         session.stop_recording()
         # Budgets count on a ledger that starts at nothing: a replay costs nothing and ends where its recording did.
         rehearsal = Ledger(None, clock=session.ledger.clock)
@@ -253,10 +253,7 @@ class Player(Recording):
         return exchange
 
     def _find(self, kind: str, to: str, request: Any) -> Exchange:
-        asked = {"kind": kind, "to": to, "request": request}
-        found = self._matcher.take(asked)
-        if found is None:
-            raise ReplayError(self._matcher.miss(asked, self.path.name))
+        found = self._matcher.take(kind, to, request)
         self.count += 1
         return found
 
@@ -300,11 +297,6 @@ class RecordedModel(ModelClient):
     def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
         """Return the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
         return self._cassette.stream(body, self._real.events)
-
-    def _client(self) -> Any:
-        if self._cassette.replayed_from:
-            raise ConfigError(f"only single requests are on {self._cassette.path}; `%websearch stop` ends the replay")
-        return self._real._client()
 
 
 class RecordedHttp(HttpClient):
