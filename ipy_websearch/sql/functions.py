@@ -22,11 +22,12 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 from ipy_websearch import api, background
@@ -83,7 +84,6 @@ _SEARCH = "Use web_search when the answer may have changed or you are not sure o
 _NO_SEARCH = "There is no search here: answer from what you know, and say what may have changed since."
 
 
-_SHOWN_CHARS = 60
 # The cell whose query was stopped (None: a program's), and until when it is refused.
 _stopped: tuple[object, float] = (None, 0.0)
 # A byte comes through here for each signal, and any thread can read it.
@@ -120,8 +120,7 @@ class AnswerRow(Row):
             self.loop.messages += filter(None, [assistant_message(reply.content)])
             return calls
         if not text:
-            late = self.loop.meter.reached == "timeout"
-            raise RowError("the answer took too long" if late else "the model wrote no answer")
+            raise RowError("the answer took too long" if self.loop.meter.reached == "timeout" else "the model wrote no answer")
         self.outcome.fill([Cell(text)])
         self.outcome.provider = "" if self.outcome.notices else self.outcome.provider  # with a warning it is not kept
         return Then.DONE
@@ -152,12 +151,8 @@ def _value(outcome: Outcome) -> Any:
         return value
     return [
         {
-            "title": hit.title,
-            "url": hit.url,
-            "description": hit.description,
+            **asdict(hit),
             "published_date": hit.published_date and hit.published_date.replace(tzinfo=None),
-            "extra_snippets": list(hit.extra_snippets),
-            "score": hit.score,
             "provider": value.provider,
         }
         for hit in value
@@ -168,8 +163,8 @@ def _value(outcome: Outcome) -> Any:
 
 _ID = "ipy_websearch_id"
 # The functions of each database by the number that its own function `_ID` gives. DuckDB forgets a function with the connection
-# that registered it, and goes on calling it for others: they are kept here.
-_registered: dict[str, Functions] = {}
+# that registered it, and goes on calling it for others: what it calls is kept here.
+_registered: dict[str, tuple[Functions, list[Callable[..., Any]]]] = {}
 
 
 def register(
@@ -241,17 +236,24 @@ def _functions_in(con: Any, prefix: str) -> Functions:
 
     with suppress(duckdb.Error, KeyError):
         ((number,),) = con.cursor().execute(f"SELECT {prefix}{_ID}()").fetchall()
-        return _registered[number]
+        return _registered[number][0]
     functions, number = Functions(prefix), uuid.uuid4().hex
-    own = {"name": f"{prefix}{_ID}", "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
-    functions.definitions.append(own)
-    for definition in functions.definitions:
+    # Without listed parameters a function takes values of any type and an optional last argument.
+    chunked: dict[str, Any] = {"type": "arrow", "null_handling": "special", "side_effects": False}
+    definitions: list[tuple[str, Callable[..., Any], list[str] | None, str, dict[str, Any]]] = [
+        ("ask_ai", lambda *columns: functions.values("ask_ai", columns), None, "VARCHAR", chunked),
+        ("web_search", lambda *columns: functions.values("web_search", columns), None, RESULTS_TYPE, chunked),
+        ("set_api_key", partial(_set_key, "ANTHROPIC_API_KEY"), ["VARCHAR"], "VARCHAR", {"side_effects": True}),
+        ("set_brave_api_key", partial(_set_key, "BRAVE_API_KEY"), ["VARCHAR"], "VARCHAR", {"side_effects": True}),
+        (_ID, lambda: number, [], "VARCHAR", {}),
+    ]
+    for name, function, parameters, returned, options in definitions:
         try:
-            con.create_function(**definition)
+            con.create_function(f"{prefix}{name}", function, parameters, returned, **options)
         except duckdb.Error as exc:
             why = str(exc).splitlines()[0]
-            raise ConfigError(f"{definition['name']} cannot be registered ({why}); choose another prefix") from exc
-    _registered[number] = functions
+            raise ConfigError(f"{prefix}{name} cannot be registered ({why}); choose another prefix") from exc
+    _registered[number] = functions, [function for _, function, *_ in definitions]
     return functions
 
 
@@ -271,19 +273,6 @@ class Functions:
     on_error: str = "null"
     id: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    definitions: list[dict[str, Any]] = field(init=False)  # the arguments of `create_function` for each
-
-    def __post_init__(self) -> None:
-        # Without listed parameters a function takes values of any type and an optional last argument.
-        chunked: dict[str, Any] = {"type": "arrow", "null_handling": "special", "side_effects": False, "parameters": None}
-        keys: dict[str, Any] = {"side_effects": True, "parameters": ["VARCHAR"], "return_type": "VARCHAR"}
-        definitions = [
-            {"name": "ask_ai", "function": lambda *c: self.values("ask_ai", c), "return_type": "VARCHAR", **chunked},
-            {"name": "web_search", "function": lambda *c: self.values("web_search", c), "return_type": RESULTS_TYPE, **chunked},
-            {"name": "set_api_key", "function": lambda key: _set_key("ANTHROPIC_API_KEY", key), **keys},
-            {"name": "set_brave_api_key", "function": lambda key: _set_key("BRAVE_API_KEY", key), **keys},
-        ]
-        self.definitions = [{**definition, "name": f"{self.prefix}{definition['name']}"} for definition in definitions]
 
     def values(self, kind: Kind, columns: Sequence[Any]) -> Any:
         """Return the value of each row, null for a row without; failures become a warning, or an error."""
@@ -300,11 +289,7 @@ class Functions:
             if outcome.status != "ok" and self.on_error == "raise":
                 raise WebSearchError(f"{name}{_shown(call)}: {outcome.error}")
         _warn(name, outcomes)
-        found = [_value(outcomes[call]) if call is not None else None for call in calls]
-        texts = dict.fromkeys(("title", "url", "description"), pa.string())
-        facts = {"published_date": pa.timestamp("us"), "extra_snippets": pa.list_(pa.string()), "score": pa.float64()}
-        hit = pa.struct([*texts.items(), *facts.items(), ("provider", pa.string())])
-        return pa.array(found, pa.string() if kind == "ask_ai" else pa.list_(hit))
+        return pa.array([_value(outcomes[call]) if call is not None else None for call in calls])
 
     def _run(self, kind: Kind, rows: list[Arguments], fresh: bool) -> Enrichment:
         """Return the run over the distinct rows of a chunk; `fresh` takes no answer older than `FRESH_S`.
@@ -382,16 +367,14 @@ def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[list[Argument
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
     """Give one warning for all rows that failed or have a note, with an example for each reason."""
     failed = sum(outcome.status != "ok" for outcome in outcomes.values())
-    words = {True: " (these have values)", False: ""}
-    if told := [(f"{o.error}{words[o.status == 'ok']}", 1, _shown(call)) for call, o in outcomes.items() if o.error]:
-        head = f"{failed} of {len(outcomes)} inputs failed and are NULL" if failed else "no input failed, but please check"
+    if told := [(outcome.error, 1, _shown(call)) for call, outcome in outcomes.items() if outcome.error]:
+        said = [f"{function}: {failed} of {len(outcomes)} inputs failed and are NULL", *group_lines(grouped(told))]
         # Without a registry, so that the same failure is told again when it happens again.
-        said = "; ".join([f"{function}: {head}", *group_lines(grouped(told))])
-        warnings.warn_explicit(said, UserWarning, "ipy_websearch.sql", 1)
+        warnings.warn_explicit("; ".join(said), UserWarning, "ipy_websearch.sql", 1)
 
 
 def _shown(call: Arguments) -> str:
-    return f"({', '.join(repr(shorten(text, _SHOWN_CHARS)) for text in call)})"
+    return f"({', '.join(repr(shorten(text, 60)) for text in call)})"
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
