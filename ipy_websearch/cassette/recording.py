@@ -286,7 +286,7 @@ class RecordedModel(ModelClient):
     def __init__(self, real: ModelClient, cassette: Recording) -> None:
         self.__dict__.update(real.__dict__)
         self._real = real  # it may be of a class of its own, as that of `testing.FakeWeb`
-        self._without_tools = set()  # so that whoever replays it asks as the recording did
+        self.without_tools = set()  # so that whoever replays it asks as the recording did
         self._cassette = cassette
 
     @property

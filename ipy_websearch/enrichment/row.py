@@ -23,7 +23,7 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, P
 from ipy_websearch.loop.core import Call, CallRunner, Face, Loop, Meter, Next, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_tools, search_call
 from ipy_websearch.loop.table import SCHEMAS, closed_object
-from ipy_websearch.model.client import NO_MESSAGE, Event, ModelClient, Reply, is_spent, is_transient
+from ipy_websearch.model.client import NO_MESSAGE, SPENT, Event, ModelClient, Reply, is_transient
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     READ_CHARACTERS,
@@ -359,7 +359,7 @@ class Row(Face):
     def _first(self) -> Next:
         """Return the first step: a model that is known or set to call no tools reads."""
         config = self._config
-        no_tools = config.retrieve_first == "auto" and config.client.lacks_tools(config.model)
+        no_tools = config.retrieve_first == "auto" and config.model in config.client.without_tools
         return self._read() if no_tools or config.retrieve_first == "always" else Then.AGAIN
 
     def _read(self) -> Next:
@@ -370,7 +370,7 @@ class Row(Face):
         return [call] if call is not None else Then.AGAIN
 
     def _lacks_tools(self) -> Next:
-        self._config.client.note_no_tools(self._config.model)
+        self._config.client.without_tools.add(self._config.model)
         return self._read()
 
     def request(self, *, final: bool) -> dict[str, Any]:
@@ -502,5 +502,5 @@ def is_permanent(error: Exception) -> bool:
     if isinstance(error, ProviderError):
         return error.permanent
     if isinstance(error, ModelError):
-        return error.status in (401, 403, 404) or is_spent(error) or error.kind == NO_MESSAGE
+        return error.status in (401, 403, 404) or error.kind in (SPENT, NO_MESSAGE)
     return isinstance(error, ConfigError)

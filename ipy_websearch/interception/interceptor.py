@@ -114,7 +114,9 @@ class WebSearchInterceptor:
         checked("provider", provider)
         checked("search_tool_name", search_tool_name)
         self._max_uses = checked("max_uses", max_uses)
-        self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)
+        if unknown := [name for name in enabled_platforms or () if name not in PLATFORMS]:
+            raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
+        self._enabled = enabled_platforms
         self._named = bool(provider or search_tool_name)
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
@@ -135,8 +137,8 @@ class WebSearchInterceptor:
         """
         messages, tools = body.get("messages"), body.get("tools") or []
         usual = isinstance(body.get("model"), str) and isinstance(body.get("max_tokens", 0), int)
-        usual = usual and isinstance(tools, list | tuple) and all(isinstance(tool, Mapping) for tool in tools)
-        if not (usual and is_sound(messages)):
+        are_tools = isinstance(tools, list | tuple) and all(isinstance(tool, Mapping) for tool in tools)
+        if not (usual and are_tools and is_sound(messages)):
             return None  # the API says what is wrong with it
         known = web_blocks(messages)  # type: ignore[arg-type]
         if not known and not any(kind_of(tool, named=True) for tool in tools):
@@ -148,8 +150,8 @@ class WebSearchInterceptor:
         if not wanted and not own and (not known or readable):
             return None
         gone = sorted(own - {tool.kind for tool in wanted}, reverse=True)
-        gone_tools = [WebTool.model_construct(kind=kind, max_uses=0) for kind in gone]
-        return self._call(body, [*wanted, *gone_tools], platform, keep_foreign=readable)
+        wanted += [WebTool.model_construct(kind=kind, max_uses=0) for kind in gone]
+        return self._call(body, wanted, platform, keep_foreign=readable)
 
     def _wanted(self, tools: Collection[Any], platform: Platform) -> list[WebTool]:
         """Return the web tools that are run here."""
@@ -209,13 +211,6 @@ class WebSearchInterceptor:
     def _tell(self, problem: str) -> None:
         """Warn that nothing was searched, and why: the reply itself cannot say it."""
         warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
-
-
-def _platform_names(given: Collection[str]) -> frozenset[str]:
-    """Return names of platforms that there are."""
-    if unknown := [name for name in given if name not in PLATFORMS]:
-        raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
-    return frozenset(given)
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:

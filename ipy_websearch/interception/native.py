@@ -54,8 +54,7 @@ _ERRORS = {
     "content_too_large": "Not read: the page is too large.",
 }
 _KINDS: dict[str, Kind] = {name: kind for kind, name in OUR_NAMES.items()}
-_RESULT_KINDS: dict[str, Kind] = {f"{name}_tool_result": kind for kind, name in NATIVE_NAMES.items()}
-_CALL_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
+_NATIVE_KINDS: dict[str, Kind] = {f"{name}{end}": kind for kind, name in NATIVE_NAMES.items() for end in ("", "_tool_result")}
 _NO_REASON = {"stop_reason": None, "stop_sequence": None}
 
 
@@ -87,9 +86,7 @@ def own_kind(block: Mapping[str, Any]) -> Kind | None:
 
 def native_kind(block: Mapping[str, Any]) -> Kind | None:
     """Return which web tool a native call or result is of, None for any other block."""
-    if block.get("type") == "server_tool_use":
-        return _CALL_KINDS.get(str(block.get("name")))
-    return _RESULT_KINDS.get(str(block.get("type")))
+    return _NATIVE_KINDS.get(str(block.get("name" if block.get("type") == "server_tool_use" else "type")))
 
 
 def server_id(call_id: str, number: int) -> str:
@@ -152,7 +149,7 @@ def _page(output: ToolOutput, cited: bool) -> Block:
 def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     """Return what the model is given for a native result of `call`.
 
-    Results of somebody else's search cannot be read here: what was asked and the titles that were found is all there is.
+    Where nothing can be read in it, what was asked and the titles that were found is all there is.
     """
     content = block.get("content")
     if isinstance(content, Mapping):
@@ -160,14 +157,12 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
             return _given_page(content)
         text = _ERRORS.get(code, f"Not done: {plain(code)}.")
         return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
-    hits = blocks_of(block)
-    found = [(hit, texts) for hit in hits if isinstance(texts := unpack(hit.get("encrypted_content")), list)]
-    if hits and not found:
-        return ToolOutput(summary="", text=told(call, block))
-    passages = [
-        Passage(str(hit.get("url")), str(hit.get("title") or ""), tuple(map(str, texts))) for hit, texts in found if texts
-    ]
-    return ToolOutput(summary="", passages=tuple(passages), text="" if passages else "No results.")
+    passages = tuple(
+        Passage(str(hit.get("url")), str(hit.get("title") or ""), tuple(map(str, texts)))
+        for hit in blocks_of(block)
+        if isinstance(texts := unpack(hit.get("encrypted_content")), list) and texts
+    )
+    return ToolOutput(summary="", passages=passages, text="" if passages else told(call, block))
 
 
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
@@ -185,10 +180,9 @@ def told(call: Mapping[str, Any], block: Mapping[str, Any]) -> str:
     """Return in words what a call gave whose results cannot be read here."""
     asked, content = _mapping(call.get("input")), block.get("content")
     what = _line(asked.get("query") or asked.get("url")) or "the web"
-    if isinstance(content, Mapping):  # a page, or an error
-        return f"[Looked up {what!r}: {_line(content.get('error_code') or content.get('url')) or 'nothing'}]"
-    named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in blocks_of(block)[:20])
-    return f"[Searched the web for {what!r}; found: {named or 'nothing'}]"
+    found = [content] if isinstance(content, Mapping) else blocks_of(block)[:20]  # a page or an error, or hits
+    named = "; ".join(f"{_line(each.get('title'))} ({_line(each.get('url') or each.get('error_code'))})" for each in found)
+    return f"[Looked up {what!r}; found: {named or 'nothing'}]"
 
 
 def _line(value: Any) -> str:
@@ -226,28 +220,20 @@ class Sources:
     def count(self, message: Mapping[str, Any]) -> None:
         """Count the blocks of a message as the model gets it; each message is given once, in order."""
         for block in blocks_of(message):
-            if block.get("type") != "tool_result":
-                self._count(block, None)
-                continue
             native = self.natives.get(str(block.get("tool_use_id")))
             kind = native_kind(native[0]) if native else None
             self._documents += kind == "fetch" and not block.get("is_error")
-            for part in blocks_of(block):
-                self._count(part, kind)
-
-    def _count(self, block: Mapping[str, Any], kind: Kind | None) -> None:
-        self._documents += block.get("type") == "document"
-        if block.get("type") == "search_result":
-            callers = sum(entry.kind is None for entry in self._entries)
-            self._entries.append(_Entry(kind, callers if kind is None else self._documents - 1, block))
+            for part in blocks_of(block) if block.get("type") == "tool_result" else [block]:
+                self._documents += part.get("type") == "document"
+                if part.get("type") == "search_result":
+                    callers = sum(entry.kind is None for entry in self._entries)
+                    self._entries.append(_Entry(kind, callers if kind is None else self._documents - 1, part))
 
     def native(self, citation: Mapping[str, Any]) -> Block:
         """Return a citation of the model's as the caller shall see it."""
         at, source = citation.get("search_result_index"), citation.get("source")
-        if citation.get("type") != "search_result_location" or not isinstance(at, int):
-            return dict(citation)
         same = [n for n, entry in enumerate(self._entries) if entry.block.get("source") == source]
-        if not same:
+        if citation.get("type") != "search_result_location" or not same:
             return dict(citation)
         entry = self._entries[at if at in same else same[-1]]  # a small server may count in another way
         if entry.kind is None:
@@ -269,11 +255,11 @@ class Sources:
         if not ours and citation.get("type") != "search_result_location":
             return None if citation.get("encrypted_index") else dict(citation)
         wanted: Mapping[str, Any] = raw if ours else citation
-        places = [n for n, entry in enumerate(self._entries) if ours or entry.kind is None]
-        at = wanted.get("search_result_index")
-        n = places[at] if isinstance(at, int) and 0 <= at < len(places) else None
-        same = n is not None and self._entries[n].block.get("source") == wanted.get("source")
-        return {**wanted, "search_result_index": n} if same else None
+        place = wanted.get("search_result_index"), wanted.get("source")
+        for n, entry in enumerate(self._entries):
+            if (ours or entry.kind is None) and place == (n if ours else entry.number, entry.block.get("source")):
+                return {**wanted, "search_result_index": n}
+        return None
 
 
 def _in_page(citation: Mapping[str, Any], page: _Entry) -> Block:
@@ -325,8 +311,11 @@ class EventWriter:
     def feed(self, raw: Event) -> list[Event]:
         """Take an event of a reply; return those that the caller gets now."""
         match str(raw.get("type")):
-            case "message_start":
-                return self._start(raw.get("message") or {})
+            case "message_start" if not self.head:  # the first reply gives the whole its id and model
+                message = raw.get("message") or {}
+                usage = message.get("usage") or {}  # small servers say none
+                self.head = {**message, "content": [], **_NO_REASON, "usage": usage}
+                return [{"type": "message_start", "message": self.head}]
             case "message_delta":
                 self.delta = dict(raw.get("delta") or {})
                 self.rest = {name: value for name, value in raw.items() if name not in ("type", "delta", "usage")}
@@ -357,34 +346,21 @@ class EventWriter:
         """Return the message as a whole, with the blocks that its events add up to."""
         return {**self.head, **self.rest, "content": content, **self.delta, "usage": dict(usage)}
 
-    def _start(self, message: Mapping[str, Any]) -> list[Event]:
-        """Begin with the head of the first reply, which gives the whole its id and model."""
-        if self.head:
-            return []
-        self.head = {**message, "content": [], **_NO_REASON, "usage": message.get("usage") or {}}  # small servers say none
-        return [{"type": "message_start", "message": self.head}]
-
     def _written(self, raw: Event) -> Event:
-        """Return an event of a block as the caller gets it."""
-        kind, place = raw["type"], raw.get("index") or 0
-        if kind == "content_block_start":
+        """Return an event of a block as the caller gets it: calls of our tools are the server's."""
+        place, block, delta = raw.get("index") or 0, raw.get("content_block") or {}, raw.get("delta") or {}
+        if raw["type"] == "content_block_start":
             self._indices[place], self._next = self._next, self._next + 1
         event = {**raw, "index": self._indices.get(place, 0)}
-        if kind == "content_block_start":
-            event["content_block"] = self._begun(dict(raw.get("content_block") or {}), place)
-        elif kind == "content_block_stop":
+        if kind := own_kind(block):
+            self._calls[place] = call_id = str(block.get("id"))
+            named = {"id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
+            event["content_block"] = {**block, "type": "server_tool_use", **named}
+        elif raw["type"] == "content_block_stop":
             self._waiting = self._calls.get(place, "")
-        elif (delta := raw.get("delta") or {}).get("type") == "citations_delta":
+        elif delta.get("type") == "citations_delta":
             event["delta"] = {**delta, "citation": self.sources.native(delta.get("citation") or {})}
         return event
-
-    def _begun(self, block: Block, place: Any) -> Block:
-        """Return a block at its beginning: calls of our tools are the server's."""
-        kind = own_kind(block)
-        if kind is None:
-            return block
-        self._calls[place] = call_id = str(block.get("id"))
-        return block | {"type": "server_tool_use", "id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
 
     def _result(self) -> list[Event]:
         """Return the result that the call written last waits for; it comes whole, as the API sends it."""
@@ -392,9 +368,8 @@ class EventWriter:
         if call_id not in self.sources.natives:
             return []
         index, self._next = self._next, self._next + 1
-        block = dict(self.sources.natives[call_id][0])
         return [
-            {"type": "content_block_start", "index": index, "content_block": block},
+            {"type": "content_block_start", "index": index, "content_block": self.sources.natives[call_id][0]},
             {"type": "content_block_stop", "index": index},
         ]
 
@@ -504,7 +479,6 @@ class Unpacked:
                 called = {"id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}}
                 self._turn.append({"type": "tool_use", **called, **kept})
         elif call_id in self._calls and call_id not in self.sources.natives:
-            kept.pop("caller", None)
             self.sources.natives[call_id] = native = (block, self._calls[call_id])
             self._results.append({**self.render(call_id, given(*native)), **kept})
 
@@ -519,8 +493,6 @@ class Unpacked:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""
         if block.get("type") != "text" or not block.get("citations"):
             return dict(block)
-        cited = [_mapping(each) for each in block["citations"]]
-        made = [self.sources.upstream(each) or (dict(each) if self.keep_foreign else None) for each in cited]
-        kept = [each for each in made if each]
-        bare = {name: value for name, value in block.items() if name != "citations"}
-        return {**bare, "citations": kept} if kept else bare
+        made = (self.sources.upstream(_mapping(each)) or (self.keep_foreign and each) for each in block["citations"])
+        kept = list(filter(None, made))
+        return {**block, "citations": kept} if kept else {name: value for name, value in block.items() if name != "citations"}

@@ -20,7 +20,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictInt,
@@ -51,12 +50,6 @@ NATIVE_NAMES: dict[Kind, str] = {"search": "web_search", "fetch": "web_fetch"}
 
 # Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses.
 MAX_USES = 10
-
-# What `max_content_tokens` counts as a token: a page of 10 kB has about 2,500 (docs, "Web fetch tool", read 2026-11).
-CHARACTERS_PER_TOKEN = 4
-
-# Results that are asked for where a list of domains has paths, which engines do not know: what most give at once.
-WITH_PATHS = 20
 
 _STANDARD: dict[str, Kind] = {"litellm_web_search": "search", "litellm_web_fetch": "fetch"}
 _STANDARD |= {name: kind for kind, name in OUR_NAMES.items()}
@@ -126,11 +119,7 @@ _Count = Annotated[StrictInt, Field(ge=1)]
 _Line = Annotated[str, BeforeValidator(lambda value: "" if value is None else value), AfterValidator(plain)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Location(_Part):
+class _Location(BaseModel):
     type: Literal["approximate"] = "approximate"
     country: _Line = ""
     city: _Line = ""
@@ -138,7 +127,7 @@ class _Location(_Part):
     timezone: _Line = ""
 
 
-class WebTool(_Part):
+class WebTool(BaseModel):
     """A web tool as the caller defines it, with its place in `tools` (-1: only the history calls it, and nobody may now).
 
     Fields that are not known here are left alone, as the API's versions differ. Without effect are `allowed_callers`,
@@ -193,13 +182,16 @@ def search_tool(
     price: tuple[Charge, ...],
     tell: Callable[[str], None],
 ) -> Tool:
-    """Return the search; `defaults` carry the bare domains and the results to ask for, `tell` is told of engines that fail."""
+    """Return the search; `defaults` carry the bare domains and the results to ask for, `tell` is told of engines that fail.
+
+    Where a list of domains has paths, which engines do not know, 20 results are asked for: as many as most give at once.
+    """
 
     has_paths = any("/" in domain for domain in (*tool.allowed_domains, *tool.blocked_domains))
 
     async def found(request: SearchRequest) -> SearchResults:
         try:
-            results = await search(replace(request, count=max(WITH_PATHS, request.count)) if has_paths else request)
+            results = await search(replace(request, count=max(20, request.count)) if has_paths else request)
         except (ConfigError, ProviderError) as exc:
             tell(f"{str(exc).rstrip('.')}; nothing was searched")
             if isinstance(exc, ConfigError):  # of the settings, and not of the model's input
@@ -216,9 +208,10 @@ def search_tool(
 
 
 def fetch_tool(tool: WebTool, reader: PageReader) -> Tool:
-    """Return the fetch. As in the API, a domain with a path fits no page."""
+    """Return the fetch. As in the API, a domain with a path fits no page, and a page of 10 kB has about 2,500 of
+    `max_content_tokens` (docs, "Web fetch tool", read 2026-11)."""
     allowed = without_paths(tool.allowed_domains) or (("invalid",) if tool.allowed_domains else ())
-    most = PAGE_CHARACTERS if tool.max_content_tokens is None else tool.max_content_tokens * CHARACTERS_PER_TOKEN
+    most = PAGE_CHARACTERS if tool.max_content_tokens is None else tool.max_content_tokens * 4
     made = web_fetch_tool(
         reader,
         fresh=not tool.use_cache,

@@ -250,7 +250,7 @@ class AnswerLoop(Face):
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
         self._emit = emit
-        setting, lacks = self.session.settings.retrieve_first, self.client.lacks_tools(self.model)
+        setting, lacks = self.session.settings.retrieve_first, self.model in self.client.without_tools
         reads = self._search is not None and (setting == "always" or (setting == "auto" and lacks))
         await self._run(self._read() if reads else Then.AGAIN)
         self._tell_limit()
@@ -391,7 +391,7 @@ class AnswerLoop(Face):
         """Ask without tools where the server refuses them, or raise the error."""
         if self._reading or self.session.settings.retrieve_first == "never" or not refuses_tools(error):
             raise error
-        self.client.note_no_tools(self.model)
+        self.client.without_tools.add(self.model)
         return self._read()
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:

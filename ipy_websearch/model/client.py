@@ -45,7 +45,7 @@ Event = dict[str, Any]
 # --- the SDK's clients ----------------------------------------------------------------------------------------------------
 
 MESSAGES = "/v1/messages"
-_HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
+_LIBRARIES = ("anthropic", "httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 # The SDK's client for each cloud, and what it wants to find.
 CLOUDS = {
@@ -109,7 +109,8 @@ class ModelClient:
     """Sends one request at a time and gives its events, on the background loop.
 
     `api_key` and `platform` (a name in `PLATFORMS`, "" for the one at ANTHROPIC_BASE_URL) are asked for at each request, so
-    that what is set later in the session is used. `redact` takes keys out of error texts.
+    that what is set later in the session is used. `redact` takes keys out of error texts. `without_tools` are the models for
+    which the server has refused tools, or that called none.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class ModelClient:
         self._platform = platform
         self._api_key = api_key
         self._clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic] = {}
-        self._without_tools: set[tuple[str | None, str]] = set()
+        self.without_tools: set[str] = set()
         close_with(self, partial(_close_all, self._clients))
 
     @property
@@ -138,14 +139,6 @@ class ModelClient:
     def platform_for(self, model: str) -> Platform:
         """Return the features of the platform in force with a model: a server at an address may serve any."""
         return settled(self.platform, "", model)
-
-    def lacks_tools(self, model: str) -> bool:
-        """Return whether the server has refused a model tools before, or the model has called none."""
-        return (os.environ.get("ANTHROPIC_BASE_URL"), model) in self._without_tools
-
-    def note_no_tools(self, model: str) -> None:
-        """Remember that the server takes no tools for a model, or that the model calls none."""
-        self._without_tools.add((os.environ.get("ANTHROPIC_BASE_URL"), model))
 
     async def prepare(self) -> None:
         """Import the SDK, which takes a second the first time: before the clock of any request starts."""
@@ -167,13 +160,11 @@ class ModelClient:
             sent: dict[str, Any] = {"content": json.dumps(body, ensure_ascii=False).encode()}
             if self.platform.name in CLOUDS:
                 sent = {"body": dict(body)}
-            post: Any = client.post
-            response = await post(
+            response = await client.post(
                 MESSAGES, cast_to=httpx2.Response, options={"timeout": client.timeout}, stream=streamed, **sent
             )
             try:
-                kind, request_id = response.headers.get("content-type", ""), response.headers.get("request-id")
-                async for events in reply_events(kind, response.aiter_bytes(), self.redact, request_id):
+                async for events in reply_events(response.headers, response.aiter_bytes(), self.redact):
                     yield events
             finally:
                 await response.aclose()
@@ -187,8 +178,8 @@ class ModelClient:
         return [event async for events in self.events(body, streamed=False) for event in events]
 
     @contextmanager
-    def opened(self) -> Iterator[anthropic.AsyncAnthropic]:
-        """Give the SDK's client for the key and address that are set now.
+    def opened(self) -> Iterator[Any]:
+        """Give the SDK's client (`anthropic.AsyncAnthropic`) for the key and address that are set now.
 
         Raises:
             ModelError: whatever the SDK and its HTTP libraries raise inside.
@@ -202,10 +193,8 @@ class ModelClient:
             yield client
         except anthropic.APIStatusError as exc:
             raise status_error(exc, self.redact) from None
-        except anthropic.AnthropicError as exc:
-            raise connection_error(exc, address, self.redact) from None
         except Exception as exc:
-            if type(exc).__module__.split(".")[0] not in _HTTP_LIBRARIES:
+            if type(exc).__module__.split(".")[0] not in _LIBRARIES:
                 raise
             raise connection_error(exc, address, self.redact) from None
 
@@ -241,19 +230,19 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "validationException": "invalid_request_error",
 }
 _FIELD = re.compile(rb"(event|data|id|retry)?:")  # what a stream begins with
-_EXCERPT = 400
 
 EventLists = AsyncIterator[list[Event]]
 
 
 async def reply_events(
-    kind: str, pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str, request_id: str | None = None
+    headers: Mapping[str, str], pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str
 ) -> EventLists:
-    """Yield the events of a reply with the content type `kind`: streamed, or one JSON object, which some servers send always.
+    """Yield the events of a reply with these headers: streamed, or one JSON object, which some servers send always.
 
     Raises:
         ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
     """
+    kind = headers.get("content-type", "")
     if "json" in kind or "html" in kind:  # a login page is told as what it is
         lists = json_events(pieces, redact)
     else:  # a stream, whatever else it is called on its way
@@ -262,7 +251,7 @@ async def reply_events(
         for n, event in enumerate(events):
             if event.get("type") == "error":
                 yield events[:n]
-                raise event_error(event, redact, request_id)
+                raise event_error(event, redact, headers.get("request-id"))
         yield events
 
 
@@ -350,15 +339,19 @@ def no_message(content: bytes, redact: Callable[[str], str]) -> ModelError:
 
 def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
     """Return how a body begins, as one line of plain text; `redact` takes keys out of it."""
-    return shorten(redact(plain(content[:_EXCERPT].decode("utf-8", "replace"))), width)
+    return shorten(redact(plain(content[:400].decode("utf-8", "replace"))), width)
 
 
 def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
     """Yield a whole message as the events of its stream, in the order in which the API sends them."""
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     for index, block in enumerate(message["content"]):
-        begun, deltas = _begun(block)
-        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        deltas: list[dict[str, Any]] = []
+        if block.get("type") == "text":  # which is shown as it comes
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+            deltas += [{"type": "text_delta", "text": block.get("text") or ""}]
+            block = {**block, "text": "", "citations": []}
+        yield {"type": "content_block_start", "index": index, "content_block": block}
         yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
         yield {"type": "content_block_stop", "index": index}
     delta = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details")}
@@ -366,18 +359,9 @@ def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
     yield {"type": "message_stop"}
 
 
-def _begun(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
-    """Return a block as its stream begins it, and the deltas that bring the rest: of texts, which are shown as they come."""
-    if block.get("type") != "text":
-        return block, []
-    deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
-    return {**block, "text": "", "citations": []}, [*deltas, {"type": "text_delta", "text": block.get("text") or ""}]
-
-
 # --- a reply -----------------------------------------------------------------------------------------------------------
 
 _STRINGS = ("id", "name", "tool_use_id", "text", "thinking")
-_WHOLE = ("signature", "content", "encrypted_content")
 
 
 @dataclass(slots=True)
@@ -470,7 +454,7 @@ class Reply:
             case "thinking_delta":
                 block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
             case "signature_delta" | "compaction_delta":  # these come once, whole (anthropic 2.12 `_beta_messages.py`)
-                block.update({name: delta[name] for name in _WHOLE if name in delta})
+                block.update({name: value for name, value in delta.items() if name != "type"})
 
     def _stop(self, index: int) -> None:
         block = self.blocks.get(index, {})
@@ -504,8 +488,7 @@ def _string(value: Any) -> str:
 # --- refusals and losses -----------------------------------------------------------------------------------------------
 
 MAX_RETRIES = 2
-MAX_RETRY_AFTER_S = 60.0
-MAX_DOUBLINGS = 4  # of half a second: at most eight
+SPENT = "billing_error"  # the API's kind for an account whose money is used up, and ours where it says so in other ways
 _SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota|usage limit", re.IGNORECASE)
 # An account without money gets a 400 too, beside the documented 402.
 _NO_CREDIT = re.compile(r"credit balance|usage limit", re.IGNORECASE)
@@ -516,17 +499,16 @@ _HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the 
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
-_NOT_FOUND = ("the Anthropic API does not know that", "check the model's name, and ANTHROPIC_BASE_URL where it is set")
-_BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
     402: ("the Anthropic account has no credit left, or has reached its cap", "add credit or raise the cap in the console"),
     403: ("the Anthropic key may not do this", "check the workspace's permissions"),
     413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
     429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
-    **dict.fromkeys((404, 405), _NOT_FOUND),
-    **dict.fromkeys((500, 502, 503, 504, 529), _BUSY),
+    404: ("the Anthropic API does not know that", "check the model's name, and ANTHROPIC_BASE_URL where it is set"),
+    529: ("the Anthropic API is overloaded or failing", "ask again in a moment"),
 }
+_ALIKE = {405: 404, 500: 529, 502: 529, 503: 529, 504: 529}
 
 
 def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES) -> float | None:
@@ -537,27 +519,17 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
     if attempt > retries or not is_transient(error):
         return None
     if error.retry_after is not None:
-        return min(error.retry_after, MAX_RETRY_AFTER_S)
-    return float(0.5 * 2 ** min(attempt - 1, MAX_DOUBLINGS) * (1 - 0.25 * random.random()))
+        return min(error.retry_after, 60.0)
+    return min(8.0, 0.5 * 2.0 ** min(attempt - 1, 9)) * (1 - 0.25 * random.random())
 
 
 def is_transient(error: ModelError) -> bool:
     """Return whether the same request may succeed a moment later."""
-    if error.kind == "do_not_retry" or is_spent(error):
+    if error.kind in ("do_not_retry", SPENT):  # every request is refused until somebody acts
         return False
     if error.status in (None, 200):
         return error.kind in _TRANSIENT
     return error.status in (408, 409, 429) or error.status >= 500
-
-
-def is_spent(error: ModelError) -> bool:
-    """Return whether the account's money or quota is used up, so that every request is refused until somebody acts."""
-    return _spent(error.status, str(error), error.retry_after)
-
-
-def _spent(status: int | None, detail: str, wait_s: float | None) -> bool:
-    capped = status == 429 and wait_s is None and bool(_SPEND_CAP.search(detail))
-    return status == 402 or capped or (status == 400 and bool(_NO_CREDIT.search(detail)))
 
 
 def may_be_billed(error: ModelError | None) -> bool:
@@ -568,12 +540,21 @@ def may_be_billed(error: ModelError | None) -> bool:
 
 
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
-    """Return the SDK's error for a refusal as ours."""
-    status, headers, kind = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
+    """Return the SDK's error for a refusal as ours: one line, with what to do."""
+    status, headers, named = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
-    message = explain(status, detail, kind, retry_after(headers))
-    kind = "do_not_retry" if headers.get("x-should-retry") == "false" else kind
-    return ModelError(message, status=status, request_id=exc.request_id, retry_after=retry_after(headers), kind=kind)
+    wait_s, kind = retry_after(headers), "do_not_retry" if headers.get("x-should-retry") == "false" else named
+    known = 413 if status == 400 and "prompt is too long" in detail else _ALIKE.get(status, status)
+    capped = status == 429 and wait_s is None and _SPEND_CAP.search(detail)
+    if status == 402 or capped or (status == 400 and _NO_CREDIT.search(detail)):
+        kind, known = SPENT, 402
+    message = f"the Anthropic API refused the request ({status} {named}: {detail})".replace(" :", ":")
+    if known in _EXPLAINED:
+        what, advice = _EXPLAINED[known]
+        if known in (429, 529) and wait_s is not None and wait_s >= 5:
+            advice = f"the server asks to be left alone for {duration(wait_s)}"
+        message = f"{what} ({status}: {detail}); {advice}"
+    return ModelError(message, status=status, request_id=exc.request_id, retry_after=wait_s, kind=kind)
 
 
 def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
@@ -595,14 +576,3 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     check = "ANTHROPIC_BASE_URL and the network" if os.environ.get("ANTHROPIC_BASE_URL") else "the network"
     return ModelError(f"could not reach the model at {address}: {detail}; check {check}, or use --model offline", kind=kind)
-
-
-def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
-    """Return one line for an error status of the API, with what to do."""
-    alike = 402 if _spent(status, detail, wait_s) else 413 if status == 400 and "prompt is too long" in detail else status
-    if alike not in _EXPLAINED:
-        return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
-    what, advice = _EXPLAINED[alike]
-    if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
-        advice = f"the server asks to be left alone for {duration(wait_s)}"
-    return f"{what} ({status}: {detail}); {advice}"

@@ -24,11 +24,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any
-from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.results import Usage, reported, terms_of
+from ipy_websearch.results import Usage, reported
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 
@@ -55,13 +54,9 @@ class Platform:
     assumed: bool = False
 
 
-def _text_and_tools(name: str) -> Platform:
-    """Return a server of open models that promises text and tools only."""
-    return Platform(name, search_results=False, tool_choice=False, caching=False, other_models=True)
-
-
 ANTHROPIC = Platform("anthropic", server_tools=True)
 OFFLINE = Platform("offline", other_models=True)
+_OPEN = Platform("", search_results=False, tool_choice=False, caching=False, other_models=True)  # text and tools only
 PLATFORMS = {
     platform.name: platform
     for platform in (
@@ -70,14 +65,14 @@ PLATFORMS = {
         Platform("bedrock"),
         Platform("vertex", server_tools=True),
         Platform("foundry"),
-        _text_and_tools("ollama"),
-        _text_and_tools("lmstudio"),
-        _text_and_tools("llamacpp"),
-        Platform("vllm", search_results=False, caching=False, other_models=True),
+        replace(_OPEN, name="ollama"),
+        replace(_OPEN, name="lmstudio"),
+        replace(_OPEN, name="llamacpp"),
+        replace(_OPEN, name="vllm", tool_choice=True),
         Platform("litellm", other_models=True),
     )
 }
-_PORTS = {11434: "ollama", 1234: "lmstudio"}
+_PORTS = {"11434": "ollama", "1234": "lmstudio"}
 _CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
 
 
@@ -87,11 +82,8 @@ def platform_at(base_url: str | None) -> Platform:
 
     Ollama and LM Studio are known by their ports, on any machine.
     """
-    try:
-        port = urlsplit(base_url or "").port
-    except ValueError:
-        port = None
-    return replace(PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC, assumed=bool(base_url))
+    port = re.search(r":(\d+)(/|$)", base_url or "")
+    return replace(PLATFORMS[_PORTS.get(port[1] if port else "", "anthropic")], assumed=bool(base_url))
 
 
 def settled(found: Platform, setting: str, model: object) -> Platform:
@@ -161,21 +153,17 @@ def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
     return {"output_config": {"effort": effort}, **adaptive}
 
 
-# The least that the API takes as `budget_tokens` of manual thinking; it must be below `max_tokens` too.
-_LEAST_THINKING = 1_024
-
-
 def capped(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
     """Return a request with fewer output tokens.
 
-    Manual thinking (`budget_tokens`) is taken from them, and gets at most half; where that is too little for the API, the
-    request goes without (platform.claude.com/docs/en/build-with-claude/extended-thinking, read 2026-11).
+    Manual thinking (`budget_tokens`) is taken from them, and gets at most half; where that is too little for the API, which
+    wants 1,024, the request goes without (platform.claude.com/docs/en/build-with-claude/extended-thinking, read 2026-11).
     """
     made: dict[str, Any] = {**body, "max_tokens": max_tokens}
     thinking, most = body.get("thinking"), max_tokens // 2
     if isinstance(thinking, Mapping) and isinstance(thinking.get("budget_tokens"), int) and thinking["budget_tokens"] > most:
         made["thinking"] = {**thinking, "budget_tokens": most}
-        if most < _LEAST_THINKING:
+        if most < 1_024:
             del made["thinking"]
     return made
 
@@ -183,7 +171,6 @@ def capped(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
 # --- the body ----------------------------------------------------------------------------------------------------------
 
 CACHE_CONTROL = {"type": "ephemeral"}
-MESSAGE_BREAKPOINTS = 2
 
 
 def build_request(
@@ -220,10 +207,10 @@ def build_request(
 
 
 def _mark_newest(messages: list[dict[str, Any]]) -> None:
-    """Put cache breakpoints on the last block of the newest user messages; the older one is where the next request, whose
+    """Put cache breakpoints on the last block of the two newest user messages; the older one is where the next request, whose
     prefix it shares, finds the cache again even when more than 20 blocks were added since."""
     asked = [n for n, m in enumerate(messages) if m["role"] == "user" and m["content"] and not isinstance(m["content"], str)]
-    for n in asked[-MESSAGE_BREAKPOINTS:]:
+    for n in asked[-2:]:
         *blocks, newest = messages[n]["content"]
         messages[n] = {**messages[n], "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}
 
@@ -236,9 +223,6 @@ def without_marks(value: Any) -> Any:
 
 
 # --- results -----------------------------------------------------------------------------------------------------------
-
-# Characters of a hit's description in plain text (seed 000's form).
-PLAIN_WIDTH = 200
 
 # Characters of results in a message to a model that calls no tools, some 3,000 tokens: local servers often read 8,000.
 READ_CHARACTERS = 12_000
@@ -282,7 +266,7 @@ def plain_results(passages: Sequence[Passage], *, first: int = 0, most: int = 0)
             text = "\n\n".join(passage.paragraphs)
             text = shorten(text, max(share, most // 4)) if most else text
         else:
-            text = f"   {shorten(' '.join(passage.paragraphs), share or PLAIN_WIDTH)}"
+            text = f"   {shorten(' '.join(passage.paragraphs), share or 200)}"
             text += f"\n   {passage.note}" if passage.note else ""
         hits.append(f"{n}. {passage.title}\n   {passage.url}\n{text}")
     return "Search Results:\n\n" + "\n\n".join(hits) if hits else ""
@@ -517,11 +501,8 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     sources = [block.get("source") for block in _objects(body.get("messages")) if block.get("type") != "image"]
     if any(isinstance(source, Mapping) and source.get("type") in ("url", "file") for source in sources):
         tokens = max(tokens, MOST_TOKENS)
-    return tokens + _native(tokens, body)
-
-
-def _native(tokens: int, body: Mapping[str, Any]) -> int:
-    return 0 if (body.get("tool_choice") or {}).get("type") == "none" else native_tokens(tokens, body.get("tools") or ())
+    searches = (body.get("tool_choice") or {}).get("type") != "none"
+    return tokens + (native_tokens(tokens, body.get("tools") or ()) if searches else 0)
 
 
 def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
@@ -553,7 +534,7 @@ def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
     return any(mark.get("ttl") not in (None, "5m") for mark in cache_marks(body))
 
 
-def counted(fields: Any, body: Mapping[str, Any], content: Sequence[Mapping[str, Any]]) -> tuple[Usage, bool]:
+def counted(fields: Mapping[str, Any], body: Mapping[str, Any], content: Sequence[Mapping[str, Any]]) -> tuple[Usage, bool]:
     """Return a request's usage by its reply's `usage` object, and whether any of it had to be estimated.
 
     Some servers report nothing, and a request that was cut off before its reply began is billed for what it read all the same:
@@ -562,18 +543,15 @@ def counted(fields: Any, body: Mapping[str, Any], content: Sequence[Mapping[str,
     >>> counted({"input_tokens": 9, "output_tokens": None}, {"messages": []}, [{"type": "text", "text": "Matz wrote Ruby."}])
     (Usage(input_tokens=9, output_tokens=4, ...), True)
     """
-    usage = Usage.from_api(fields)
+    terms = {name: body[name] for name in ("speed", "inference_geo") if name in body}
+    usage = Usage.from_api({**terms, **fields})  # terms of which the reply says nothing are those asked for
     read, written = reported(fields, "input_tokens"), reported(fields, "output_tokens")
     if not read:
-        sent = prompt_tokens(body)
-        if any(block.get("type") == "server_tool_use" for block in content):
-            sent += _native(sent, body)
+        searched = any(block.get("type") == "server_tool_use" for block in content)
+        sent = estimate_tokens(body) if searched else prompt_tokens(body)
         usage = replace(usage, input_tokens=max(0, sent - replace(usage, input_tokens=0).total_input_tokens))
     if not written:
         usage = replace(usage, output_tokens=written_tokens(content))
-    if terms_of(body):  # terms of which the reply says nothing are those asked for
-        told = {name: fields[name] for name in ("speed", "inference_geo") if isinstance(fields, Mapping) and fields.get(name)}
-        usage = replace(usage, terms=terms_of({**body, **told}))
     return usage, not (read and written)
 
 

@@ -13,6 +13,7 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
     client._make_status_error_from_response()   what a refusal says                               `_base_client.py`
     AWSEventStreamDecoder              what reads Bedrock's (in `client.py`)                      `lib/bedrock`
     anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
+    client.request(…, FinalRequestOptions)   a request of any method (in `upstream.py`)           `_base_client.py`
     client._token_cache                the token that a 401 renews                                `_client.py`
     x-should-retry, x-stainless-retry-count   headers by which the SDK decides about retries      `_base_client.py`
     X-Stainless-Raw-Response           asks for the response instead of a model                   `_constants.py`
@@ -36,7 +37,7 @@ import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
 from ipy_websearch.model.client import MAX_RETRIES, MESSAGES, Event, Reply, connection_error, reply_events, status_error
 from ipy_websearch.model.requests import ANTHROPIC, PLATFORMS, Platform, platform_at
 
@@ -143,7 +144,7 @@ class Exchange:
     `first` is the SDK's response to the first request, None before it came; `refused` the newest that was an error.
     """
 
-    def __init__(self, request: Any, side: AsyncSide | CallersThread, client: Any) -> None:
+    def __init__(self, request: Any, side: Any, client: Any) -> None:
         self.first: Any = None
         self.refused: Any = None
         self._request = request
@@ -184,8 +185,7 @@ class Exchange:
             response = await self._accepted(with_body(self._request, body))
             http = response.http_response
             try:
-                kind, request_id = http.headers.get("content-type", ""), http.headers.get("request-id")
-                async for events in reply_events(kind, self._side.pieces(http), request_id=request_id):
+                async for events in reply_events(http.headers, self._side.pieces(http)):
                     yield events
             finally:
                 await self._side.close(http)
@@ -195,8 +195,9 @@ class Exchange:
     def pretend(self) -> None:
         """Take the first request as answered: a cassette gives the replies, and nothing is sent."""
         raw = httpx2.Response(200, request=httpx2.Request("POST", f"http://recorded.invalid{MESSAGES}"))
-        own: dict[str, Any] = {"stream": False, "stream_cls": None, "options": self._request.options}
-        self.first = self._side.response(raw=raw, cast_to=self._request.cast_to, client=self._client, **own)
+        self.first = self._side.response(
+            raw=raw, cast_to=object, client=self._client, stream=False, stream_cls=None, options=self._request.options
+        )
 
     async def _accepted(self, request: Any) -> Any:
         """Return the SDK's response to a request.
@@ -239,10 +240,8 @@ class Exchange:
         return response
 
     def _response(self, status: int, **parts: Any) -> Any:
-        request, client = self._request, self.first._client
-        if request.stream:
-            client = copy.copy(client)
-            client._make_sse_decoder = SSEDecoder  # whatever its platform streams itself (Bedrock: frames)
+        request, client = self._request, copy.copy(self.first._client)
+        client._make_sse_decoder = SSEDecoder  # whatever its platform streams itself (Bedrock: frames)
         return self._side.response(
             raw=httpx2.Response(status, request=self.first.http_response.request, **parts),
             cast_to=request.cast_to,
@@ -374,11 +373,8 @@ class SearchMiddleware(anthropic.Middleware):
         if call is not None and body.get("thread"):
             raise _thread_refusal()
         if call is not None and path == COUNT:  # of what the model would be sent
-            if (recording := call.session.recording) and recording.replayed_from:
-                raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
-            counted = call.request(final=False)
-            counted.pop("max_tokens", None)
-            return with_body(request, counted), None
+            asked = call.request(final=False)
+            return with_body(request, {name: value for name, value in asked.items() if name != "max_tokens"}), None
         return request, call
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anthropic
 import httpx2
+from anthropic._models import FinalRequestOptions
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.client import base_url
@@ -69,15 +70,17 @@ class Upstream:
         path, streamed = target.partition("?")[0], isinstance(body, Mapping) and bool(body.get("stream"))
         if self.cloud and path not in (MESSAGES, COUNT):
             raise ModelError(f"{self.cloud} has no {path}; this proxy answers {MESSAGES} and {COUNT} there", status=404)
-        options = {"headers": {**self._passed_on(headers), RAW_RESPONSE: "stream"}, "timeout": _TIMEOUT}
-        sent: dict[str, Any] = {"cast_to": object, "options": options}
-        method = "GET" if method == "HEAD" else method  # the SDK has none; the answer's body is left out by the server
-        if method != "GET":
-            sent |= {"body": body} if body is not None else {"content": content}
-        if method == "POST":
-            sent |= {"stream": streamed, "stream_cls": anthropic.AsyncStream[Any] if streamed else None}
+        request = FinalRequestOptions.construct(
+            method=method.lower(),
+            url=path if self.cloud else target,
+            headers={**self._passed_on(headers), RAW_RESPONSE: "stream"},
+            timeout=_TIMEOUT,
+            json_data=body,
+            content=content if body is None else None,
+        )
+        kind = anthropic.AsyncStream[Any] if streamed else None
         try:
-            response = await getattr(self._client, method.lower())(path if self.cloud else target, **sent)
+            response = await self._client.request(object, request, stream=streamed, stream_cls=kind)
         except anthropic.APIStatusError as exc:
             yield exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes()
             return
