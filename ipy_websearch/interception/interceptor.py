@@ -89,10 +89,12 @@ def intercept(
     """
     from ipy_websearch.model.sdk_hook import with_interception
 
-    own = WebSearchInterceptor(
-        provider=provider, search_tool_name=search_tool_name, enabled_platforms=enabled_platforms, max_uses=max_uses
+    return with_interception(
+        client,
+        WebSearchInterceptor(
+            provider=provider, search_tool_name=search_tool_name, enabled_platforms=enabled_platforms, max_uses=max_uses
+        ),
     )
-    return with_interception(client, own)
 
 
 class WebSearchInterceptor:

@@ -34,11 +34,8 @@ from ipy_websearch.tools.web import UNAVAILABLE
 Block = dict[str, Any]
 
 MARK = "IPYWS4"
-# The most characters of `cited_text` that the API's own search gives.
-CITED_CHARACTERS = 150
 
 _OWN_ID = re.compile(r"srvtoolu_ipy(\d+)_((?:[0-9a-f]{2})+)")
-_MONTHS = "January February March April May June July August September October November December".split()
 _SEARCH_CODES = "invalid_tool_input unavailable max_uses_exceeded too_many_requests query_too_long request_too_large".split()
 _ERRORS = {
     "max_uses_exceeded": "Not run: the tool was used as often as it may be. Answer from what there is.",
@@ -124,7 +121,7 @@ def _hit(passage: Passage) -> Block:
         "type": "web_search_result",
         "url": passage.url,
         "title": passage.title,
-        "page_age": f"{_MONTHS[when.month - 1]} {when.day}, {when.year}" if when else None,
+        "page_age": f"{when:%B} {when.day}, {when.year}" if when else None,
         "encrypted_content": pack([paragraph for paragraph in passage.paragraphs if paragraph.strip()]),
     }
 
@@ -240,11 +237,11 @@ class Sources:
             return {**citation, "search_result_index": entry.number}
         if entry.kind == "fetch":
             return {**_in_page(citation, entry), "encrypted_index": pack(citation)}  # beyond the API's fields, to go back by
-        return {
+        return {  # the API's own search gives at most 150 characters of `cited_text`
             "type": "web_search_result_location",
             "url": source,
             "title": citation.get("title") or entry.block.get("title"),
-            "cited_text": str(citation.get("cited_text") or "")[:CITED_CHARACTERS],
+            "cited_text": str(citation.get("cited_text") or "")[:150],
             "encrypted_index": pack(citation),
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,6 @@ MAX_BREAKPOINTS = 4
 TOOLS_TIMEOUT_S = 3_600.0
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
-_NO_USES = {"web_search_requests": 0, "web_fetch_requests": 0}
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
@@ -70,7 +70,9 @@ class InterceptedCall(Face):
     booking: Booking
     session: Session
     writer: EventWriter = field(init=False)
-    usage: dict[str, Any] = field(default_factory=lambda: {"server_tool_use": dict(_NO_USES)})
+    usage: dict[str, Any] = field(
+        default_factory=lambda: {"server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0}}
+    )
     done: bool = False
     closed: bool = False
     loop: Loop = field(init=False)
@@ -107,29 +109,26 @@ class InterceptedCall(Face):
             BudgetExceededError: there is no money for a request; nothing was sent.
         """
         self._wire, loop = wire, self.loop
-        signals = loop.run()
-        try:
-            async for signal in signals:
-                if isinstance(signal, list):
-                    events = [event for raw in signal for event in self.writer.feed(raw)]
-                    loop.shown = loop.shown or any(event["type"] == "content_block_start" for event in events)
-                else:
-                    if isinstance(signal, ModelRequested):
-                        self.writer.begin(self._replies + 1)
-                    elif isinstance(signal, ModelResponded) and wire.first:
-                        loop.retries = wire.retries
-                    self._book(signal)
-                    events, self._outbox = self._outbox, []
-                if events:
-                    yield events
+        with closing(self):
+            async with aclosing(loop.run()) as signals:
+                async for signal in signals:
+                    if isinstance(signal, list):
+                        events = [event for raw in signal for event in self.writer.feed(raw)]
+                        loop.shown = loop.shown or any(event["type"] == "content_block_start" for event in events)
+                    else:
+                        if isinstance(signal, ModelRequested):
+                            self.writer.begin(self._replies + 1)
+                        elif isinstance(signal, ModelResponded) and wire.first:
+                            loop.retries = wire.retries
+                        self._book(signal)
+                        events, self._outbox = self._outbox, []
+                    if events:
+                        yield events
             if not self._replies:
                 raise BudgetExceededError(self.booking.budget.refusal)
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
                 self.writer.delta, self.writer.rest = {"stop_reason": "pause_turn"}, {}
             yield [*self._outbox, *self.writer.end(self.usage)]
-        finally:
-            await signals.aclose()
-            self.close()
 
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held."""
@@ -205,7 +204,11 @@ class InterceptedCall(Face):
         if own and final and reply.stop_reason == "tool_use" and not _handed_back(reply):
             self.writer.delta["stop_reason"] = "end_turn"
         self._outbox += self.writer.release()
-        return self._ask_for_words(reply)
+        empty = all(block.get("type") in THINKING for block in reply.content)
+        asked = with_nudge(self.loop.messages, FINAL_NUDGE)  # once, when results were followed by nothing at all
+        self.done = not (empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.loop.messages)
+        self.loop.messages = self.loop.messages if self.done else asked
+        return Then.DONE if self.done else Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message, unless calls of the caller's tools are handed back with them."""
@@ -277,16 +280,6 @@ class InterceptedCall(Face):
             self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
         natives[call.id] = (native, {"input": call.input})
         return self.history.render(call.id, given(*natives[call.id]))
-
-    def _ask_for_words(self, reply: Reply) -> Then:
-        """Ask once more when results were followed by nothing at all."""
-        empty = all(block.get("type") in THINKING for block in reply.content)
-        asked = with_nudge(self.loop.messages, FINAL_NUDGE)
-        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.loop.messages:
-            self.loop.messages = asked
-            return Then.AGAIN
-        self.done = True
-        return Then.DONE
 
 
 def summed(total: Any, usage: Any) -> Any:

@@ -332,9 +332,8 @@ async def json_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
 
 def no_message(content: bytes, redact: Callable[[str], str]) -> ModelError:
     """Return the error for a body that is no answer of the Messages API."""
-    began = excerpt(content, 80, redact) or "a page without text"
-    text = f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?"
-    return ModelError(text, status=200, kind=NO_MESSAGE)
+    what = f"what came is no message of the Messages API ({excerpt(content, 80, redact) or 'a page without text'})"
+    return ModelError(f"{what}; is ANTHROPIC_BASE_URL right, and no login page in between?", status=200, kind=NO_MESSAGE)
 
 
 def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
@@ -525,18 +524,15 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
 
 def is_transient(error: ModelError) -> bool:
     """Return whether the same request may succeed a moment later."""
-    if error.kind in ("do_not_retry", SPENT):  # every request is refused until somebody acts
-        return False
     if error.status in (None, 200):
         return error.kind in _TRANSIENT
-    return error.status in (408, 409, 429) or error.status >= 500
+    return error.kind not in ("do_not_retry", SPENT) and (error.status in (408, 409, 429) or error.status >= 500)
 
 
 def may_be_billed(error: ModelError | None) -> bool:
     """Return whether a request of which no usage came may be billed: it went out, and was not refused."""
-    if error is None or (error.status == 200 and error.kind == NO_MESSAGE):
-        return True
-    return error.status in (None, 200) and error.kind in _MAYBE_BILLED
+    kinds = {None: _MAYBE_BILLED, 200: (*_MAYBE_BILLED, NO_MESSAGE)}
+    return error is None or error.kind in kinds.get(error.status, ())
 
 
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:

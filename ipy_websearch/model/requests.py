@@ -407,11 +407,9 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
         raise ConfigError(
             f"{platform.name} has no web tools of its own (--tools native); use --tools standard, which works everywhere"
         )
-    bounds: dict[str, Any] = {"max_uses": max_uses}
-    if request.allowed_domains:
-        bounds["allowed_domains"] = list(request.allowed_domains)
-    elif request.blocked_domains:
-        bounds["blocked_domains"] = list(request.blocked_domains)
+    listed = "allowed_domains" if request.allowed_domains else "blocked_domains"
+    domains = list(getattr(request, listed))
+    bounds = {"max_uses": max_uses, **({listed: domains} if domains else {})}
     at = {"user_location": {"type": "approximate", "country": request.country.upper()}} if request.country else {}
     old = bool(_OLDER.search(model)) or platform.name == "vertex"
     search = {"type": f"web_search_{FIRST_SEARCH if old else NEWEST}", "name": "web_search", **bounds, **at}
@@ -426,9 +424,6 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
 
 # --- tokens ------------------------------------------------------------------------------------------------------------
 
-# What a model reads at most (platform.claude.com/docs, "Models", read 2026-11).
-MOST_TOKENS = 1_000_000
-
 # The most that an image has: larger ones are made smaller (platform.claude.com/docs, "Vision", read 2026-11).
 IMAGE_TOKENS = 5_000
 
@@ -437,7 +432,6 @@ SEARCH_RESULT_TOKENS = 12_000
 
 _RESULT_TOKENS = {"web_search": SEARCH_RESULT_TOKENS, "web_fetch": 50_000}
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
-_CHARS_PER_TOKEN = 4
 
 # 286 to 496 tokens are documented for tools (platform.claude.com/docs, "Tool use", read 2026-11); for results that can be cited
 # about 500 are in the recordings.
@@ -495,12 +489,13 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     """Return the most input tokens that a request is to be expected to be billed for.
 
     Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
-    allows. A request that names documents elsewhere counts as all that models can read.
+    allows. A request that names documents elsewhere counts as the million that models can read (platform.claude.com/docs,
+    "Models", read 2026-11).
     """
     tokens = prompt_tokens(body)
     sources = [block.get("source") for block in _objects(body.get("messages")) if block.get("type") != "image"]
     if any(isinstance(source, Mapping) and source.get("type") in ("url", "file") for source in sources):
-        tokens = max(tokens, MOST_TOKENS)
+        tokens = max(tokens, 1_000_000)
     searches = (body.get("tool_choice") or {}).get("type") != "none"
     return tokens + (native_tokens(tokens, body.get("tools") or ()) if searches else 0)
 
@@ -525,8 +520,7 @@ def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
 
 def cache_marks(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the cache breakpoints of a request."""
-    marks = [part.get("cache_control") for part in _objects(body)]
-    return [mark for mark in marks if isinstance(mark, Mapping)]
+    return [mark for part in _objects(body) if isinstance(mark := part.get("cache_control"), Mapping)]
 
 
 def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
@@ -556,5 +550,5 @@ def counted(fields: Mapping[str, Any], body: Mapping[str, Any], content: Sequenc
 
 
 def written_tokens(blocks: Sequence[Mapping[str, Any]]) -> int:
-    """Return about how many tokens the blocks of a reply have."""
-    return sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in blocks) // _CHARS_PER_TOKEN
+    """Return about how many tokens the blocks of a reply have: one for four characters."""
+    return sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in blocks) // 4

@@ -37,7 +37,7 @@ import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.client import MAX_RETRIES, MESSAGES, Event, Reply, connection_error, reply_events, status_error
 from ipy_websearch.model.requests import ANTHROPIC, PLATFORMS, Platform, platform_at
 
@@ -373,6 +373,8 @@ class SearchMiddleware(anthropic.Middleware):
         if call is not None and body.get("thread"):
             raise _thread_refusal()
         if call is not None and path == COUNT:  # of what the model would be sent
+            if (recording := call.session.recording) and recording.replayed_from:
+                raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
             asked = call.request(final=False)
             return with_body(request, {name: value for name, value in asked.items() if name != "max_tokens"}), None
         return request, call
@@ -387,8 +389,8 @@ def with_interception(client: ClientT, interceptor: WebSearchInterceptor) -> Cli
     given: Any = client
     if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
         raise ConfigError(f"intercept() takes a client of the anthropic SDK, not a {type(client).__name__}")
-    own = SearchMiddleware(interceptor, platform_of(client), given)
     others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
+    own = SearchMiddleware(interceptor, platform_of(client), given)
     return cast(ClientT, given.with_options(middleware=[*others, own]))
 
 

@@ -24,13 +24,10 @@ from ipy_websearch.model.sdk_hook import COUNT, LOST, RAW_RESPONSE, frame, with_
 if TYPE_CHECKING:
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
-PUBLIC = "https://api.anthropic.com"
-
 _NOT_PASSED = frozenset(
     "connection content-encoding content-length content-type cookie expect host idempotency-key keep-alive proxy-authenticate "
     "proxy-authorization proxy-connection set-cookie te trailer transfer-encoding upgrade accept-encoding".split()
 )
-_TIMEOUT = httpx2.Timeout(600.0, connect=5.0)
 
 
 # An answer under way: its status, its headers, and its body as it comes.
@@ -46,12 +43,10 @@ class Upstream:
 
     def __init__(self, place: str, interceptor: WebSearchInterceptor) -> None:
         self.cloud = place if place in CLOUDS else ""
-        if self.cloud:
-            self.name, client = place, open_cloud(place)
-        else:
-            names = ", ".join(["anthropic", *CLOUDS])
-            self.name = PUBLIC if place == "anthropic" else base_url(f"--platform ({names} or an address)", place, {})
-            client = _bare_client(self.name)
+        option = f"--platform ({', '.join(['anthropic', *CLOUDS])} or an address)"
+        address = "https://api.anthropic.com" if place == "anthropic" else place
+        self.name = self.cloud or base_url(option, address, {})
+        client = open_cloud(place) if self.cloud else _bare_client(self.name)
         self._client: Any = with_interception(client, interceptor)
 
     async def aclose(self) -> None:
@@ -74,7 +69,6 @@ class Upstream:
             method=method.lower(),
             url=path if self.cloud else target,
             headers={**self._passed_on(headers), RAW_RESPONSE: "stream"},
-            timeout=_TIMEOUT,
             json_data=body,
             content=content if body is None else None,
         )

@@ -137,11 +137,8 @@ async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]
 def may_ask(headers: Headers, *, local_only: bool) -> bool:
     """Return whether a program asks, and not a web page; `local_only` wants this machine's own name in `Host`."""
     origins = headers.getlist("origin")
-    if not all(map(is_loopback, origins)):
-        return False
-    if not origins and headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
-        return False
-    return not local_only or is_loopback(f"//{headers.get('host', '')}")
+    is_ours = all(map(is_loopback, origins)) if origins else headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    return is_ours and (not local_only or is_loopback(f"//{headers.get('host', '')}"))
 
 
 def is_loopback(address: str) -> bool:
