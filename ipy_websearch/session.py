@@ -94,7 +94,7 @@ class Session:
         """The values that enrichments found."""
         from ipy_websearch.enrichment.store import Store
 
-        return Store(self.ledger, self.data_dir / "enrich.sqlite")
+        return Store(self.ledger)
 
     @cached_property
     def router(self) -> SearchRouter:

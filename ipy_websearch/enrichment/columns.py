@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.citations import quote_has
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.table import TYPES, column_type
-from ipy_websearch.options import checked
 from ipy_websearch.results import Money
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import fold, plain, shorten, visible
@@ -126,14 +123,15 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
 # --- the wanted columns -------------------------------------------------------------------------------------------------
 
 
-def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Column, ...]:
-    """Return the wanted columns; `known` are the frame's columns.
+def parse_columns(columns: Mapping[str, Any], known: Sequence[str], *, sources: bool = True) -> tuple[Column, ...]:
+    """Return the wanted columns; `known` are the frame's columns. With `sources`, each has its source, quote and confidence.
 
     A column is a question, or a question and a type: str, int, float, bool, date, list[str], or a list of the allowed values.
     The name of the type may stand behind the column's, "founded: int".
 
     Raises:
-        ConfigError: a type is unknown, a question names no column or one that is not there, there are none or too many.
+        ConfigError: a type is unknown, a question names no column or one that is not there, there are none or too many, or one
+            would take the place of the user's own, or of one that a question names.
     """
     if not isinstance(columns, Mapping) or not columns:
         raise ConfigError('columns must be like {"ceo": "Who is the CEO of {company}?"}; there is none')
@@ -143,6 +141,12 @@ def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Col
     names = [*added_names(parsed, True), *(column.key for column in parsed if column.key != column.name)]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two of the columns would be called {doubled!r}; rename one")
+    taken = (set(known) - earlier_names(known)).union(*(column.fields for column in parsed))
+    if name := next((name for name in added_names(parsed, sources) if name in taken), None):
+        raise ConfigError(
+            f"the frame already has a column {name!r}, and only a column that an earlier run added with sources is replaced, "
+            "unless a question names it; rename or drop it, or give the new one another name"
+        )
     return parsed
 
 
@@ -157,34 +161,14 @@ def _column(number: int, name: Any, asked: Any, known: Sequence[str]) -> Column:
     template, kind = asked
     fields = fields_in(f"the question for {name!r}", template, known)
     key = name if _PROPERTY.fullmatch(name) else f"column_{number}"  # what the API takes as a property
-    return Column(name, template, *_type(name, kind), fields, key)
-
-
-def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
-    """Return (type, allowed values) for what a caller gave as a column's type."""
-    if isinstance(kind, list | tuple):
-        choices = tuple(dict.fromkeys(kind))
-        if not choices or not all(isinstance(choice, str | int | float) for choice in choices):
-            raise ConfigError(f"the choices of {name!r} must be texts or numbers, not {kind!r}")
-        return str, choices
-    return column_type(kind, name), ()
+    if not isinstance(kind, list | tuple):
+        return Column(name, template, column_type(kind, name), (), fields, key)
+    if not kind or not all(isinstance(choice, str | int | float) for choice in kind):
+        raise ConfigError(f"the choices of {name!r} must be texts or numbers, not {kind!r}")
+    return Column(name, template, str, tuple(dict.fromkeys(kind)), fields, key)
 
 
 # --- names of columns ---------------------------------------------------------------------------------------------------
-
-
-def names_of(frame: pd.DataFrame) -> list[str]:
-    """Return the names of a frame's columns as text.
-
-    Raises:
-        ConfigError: the columns have several levels.
-    """
-    if frame.columns.nlevels > 1:
-        raise ConfigError(
-            "the frame's columns have several levels, and a question names a column by one; join them first: "
-            'frame.columns = ["_".join(map(str, names)).strip("_") for names in frame.columns]'
-        )
-    return [str(name) for name in frame.columns]
 
 
 def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
@@ -196,10 +180,8 @@ def earlier_names(names: Iterable[str]) -> set[str]:
     """Return the columns that an earlier enrichment added: when a frame has all columns about the row, these, and each value
     with its source, quote and confidence."""
     there = set(names)
-    if not there.issuperset(OWN):
-        return set()
-    groups = [{name, *(f"{name}_{part}" for part in PARTS)} for name in there]
-    return {*OWN}.union(*(group for group in groups if group <= there))
+    values = [{name, *(f"{name}_{part}" for part in PARTS)} for name in there]
+    return {*OWN}.union(*(value for value in values if value <= there)) if there.issuperset(OWN) else set()
 
 
 # --- the rows -----------------------------------------------------------------------------------------------------------
@@ -216,7 +198,7 @@ class Plan:
     columns: tuple[Column, ...]
     fields: tuple[str, ...]
     inputs: list[Inputs]
-    place: array[int]
+    place: Sequence[int]
     left_out: int = 0
 
     def askable(self, inputs: Inputs) -> tuple[int, ...]:
@@ -233,83 +215,48 @@ class Plan:
         return ", ".join(name for name, value in zip(self.fields, inputs, strict=True) if value is None)
 
 
-def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, sources: bool = True) -> Plan:
-    """Return the plan for a frame; `sample` takes the first rows with as many distinct inputs (None: all rows).
-
-    Raises:
-        ConfigError: the columns are faulty, or the frame has a column of its own where one would go (`sources`: with theirs).
-    """
-    wanted, fields, _ = wanted_columns(columns, names_of(frame), sources)
-    return plan_of(inputs_of(frame, fields), wanted, fields, checked("sample", sample))
-
-
-def wanted_columns(asked: Any, names: Sequence[str], sources: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
-    """Return the wanted columns, the names of those that their questions name, and of all to be added to a frame with `names`.
-
-    Raises:
-        ConfigError: a column is faulty, or would take the place of the user's own, or of one that a question names.
-    """
-    wanted = parse_columns(asked, names)
-    fields, new = list(dict.fromkeys(field for column in wanted for field in column.fields)), added_names(wanted, sources)
-    taken = (set(names) - earlier_names(names)).union(fields)
-    if name := next((name for name in new if name in taken), None):
-        raise ConfigError(
-            f"the frame already has a column {name!r}, and only a column that an earlier run added with sources is replaced, "
-            "unless a question names it; rename or drop it, or give the new one another name"
-        )
-    return wanted, fields, new
-
-
 def plan_of(rows: Sequence[Inputs], columns: Sequence[Column], fields: Sequence[str], sample: int | None = None) -> Plan:
-    """Return the plan for rows; see `make_plan`."""
-    numbers: dict[Inputs, int] = {}
-    place = array("q", [-1]) * len(rows)
-    for position, inputs in enumerate(rows):
-        if sample is not None and (len(numbers) >= sample or inputs in numbers or None in inputs):
-            continue
-        place[position] = numbers.setdefault(inputs, len(numbers))
-    left_out = {inputs for inputs in rows if inputs not in numbers and None not in inputs}
-    return Plan(tuple(columns), tuple(fields), list(numbers), place, len(left_out))
+    """Return the plan for rows; `sample` takes the first so many distinct ones that lack nothing (None: all rows)."""
+    distinct = list(dict.fromkeys(rows))
+    whole = [inputs for inputs in distinct if None not in inputs]
+    asked = distinct if sample is None else whole[:sample]
+    numbers = {inputs: n for n, inputs in enumerate(asked)}
+    place = [numbers.get(inputs, -1) for inputs in rows]
+    return Plan(tuple(columns), tuple(fields), asked, place, max(len(whole) - len(asked), 0))
 
 
 def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
     """Return the rows of a frame as the texts of these columns, None for a missing value."""
-    names = names_of(frame)
+    names = [str(name) for name in frame.columns]
     if doubled := next((name for name in fields if names.count(name) > 1), None):
         raise ConfigError(f"the frame has several columns called {doubled!r}, so the question cannot name it")
-    cells = [[normal(value) for value in frame.iloc[:, names.index(name)].tolist()] for name in fields]
-    return list(zip(*cells, strict=True))
+    columns = [frame.iloc[:, names.index(name)] for name in fields]
+    pairs = [zip(column.tolist(), column.isna(), strict=True) for column in columns]
+    return list(zip(*([None if gone else normal(value) for value, gone in cells] for cells in pairs), strict=True))
 
 
 def normal(value: Any) -> str | None:
-    """Return a cell as the text that is asked about, None when it is missing or blank."""
-    if not isinstance(value, str):
-        from pandas import isna
-        from pandas.api.types import is_scalar
-
-        if is_scalar(value) and isna(value):
-            return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        elif isinstance(value, datetime) and value.time() == time.min:
-            value = value.date()
-        value = str(value)
-    return " ".join(visible(unicodedata.normalize("NFC", value)).split()) or None
+    """Return a cell as the text that is asked about, None when it is blank."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif isinstance(value, datetime) and value.time() == time.min:
+        value = value.date()
+    return " ".join(visible(unicodedata.normalize("NFC", str(value))).split()) or None
 
 
 # --- the model's record ---------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Evidence:
     """The results that a row's searches found. Sources and quotes that the model claims are checked against them.
 
     `whole`: the evidence has everything that the model read, so a quote outside of it was made up.
     """
 
-    def __init__(self, *, whole: bool = True) -> None:
-        self.whole = whole
-        self.texts: dict[str, tuple[str, str]] = {}
-        self.searched = False
+    whole: bool = True
+    searched: bool = False
+    texts: dict[str, tuple[str, str]] = field(default_factory=dict)  # by `address_of`, the address itself and what was found
 
     def add(self, url: str, texts: Sequence[str]) -> None:
         """Add a result."""
@@ -351,16 +298,16 @@ def cells_of(record: Any, columns: Sequence[Column], evidence: Evidence) -> tupl
 def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell:
     entry = record.get(column.key, {})
     if not isinstance(entry, Mapping):  # a server that does not keep to schemas may leave the value bare
-        entry = {"value": entry, "source": record.get(f"{column.key}_source")}
+        entry = {"value": entry}
     if "value" not in entry:
         return Cell(missing=f"{column.name} is left out: the model's record lacks it")
     given, quoted = entry["value"], entry.get("quote")
     value = fit(column, given)
-    if value is None and not _says_nothing(given):
+    if value is None and _says_nothing(given):
+        return Cell(missing=NO_RESULTS if evidence.searched and not evidence.texts else NOT_FOUND)
+    if value is None:
         kind = "none of the choices" if column.choices else f"no {_WORDS.get(column.kind, column.kind.__name__)}"
         return Cell(missing=f"{column.name} is left out: “{shorten(plain(str(given)), _SHOWN_CHARS)}” is {kind}")
-    if value is None or (_says_nothing(given) and not column.choices):  # a choice may be such a word
-        return Cell(missing=NO_RESULTS if evidence.searched and not evidence.texts else NOT_FOUND)
     stated = entry.get("confidence")
     confidence = float(stated) if type(stated) in (int, float) and 0 <= stated <= 1 else None
     source, quote = evidence.cited(entry.get("source"), quoted)
@@ -380,26 +327,27 @@ _NOTHING = frozenset("n/a|n.a|null|unknown|not found|not available|not applicabl
 _WORDS = {str: "text", bool: "yes or no", float: "number"}
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 _SHOWN_CHARS = 60
-# A longer text is no number and no date that a column holds.
-_MOST_CHARS = 60
 
-# A number as a text: Python's own, or with commas between groups of three.
-_NUMBER = re.compile(r"[-+]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+# A number as a text: Python's own, or with commas between groups of three; none that is too large for its type.
+_WHOLE = r"[-+]?(?:\d{1,18}|[1-9]\d{0,2}(?:,\d{3}){1,5})"
+_REAL = r"[-+]?(?:\d{1,60}|[1-9]\d{0,2}(?:,\d{3}){1,20})(?:\.\d+)?(?:[eE][-+]?\d{1,2})?"
+_NUMBERS = {int: re.compile(_WHOLE), float: re.compile(_REAL)}
 
 
 def fit(column: Column, value: Any) -> Any:
     """Return a value in its column's type, None when it is no value of that type, or may be several."""
-    if column.choices:
+    if column.choices:  # one of them may be a word for nothing
         return next((choice for choice in column.choices if _same(choice, value)), None)
+    if _says_nothing(value):
+        return None
     if column.kind is date:
         return _date(value)
-    if column.kind in (int, float):
+    if column.kind in _NUMBERS:
         return _number(column.kind, value)
     if column.kind is bool:
         return _YES_NO.get(str(value).strip(" .").lower())
     if column.kind is list:
-        items = [visible(str(item)) for item in value if not _says_nothing(item)] if isinstance(value, list) else []
-        return items or None
+        return [visible(str(item)) for item in value if not _says_nothing(item)] if isinstance(value, list) else None
     return visible(str(value)).strip() or None if type(value) in (str, int, float) else None
 
 
@@ -422,22 +370,12 @@ def _same(choice: Any, value: Any) -> bool:
     return bool(choice == value) and isinstance(choice, bool) is isinstance(value, bool)
 
 
-def _decimal(value: Any) -> Decimal | None:
-    """Return a value as a number, None when it is none; a text may be a number, True is not."""
-    text = "" if isinstance(value, bool) else str(value).strip()
-    is_number = len(text) <= _MOST_CHARS and _NUMBER.fullmatch(text)
-    return Decimal(text.replace(",", "")) if is_number else None
-
-
 def _number(kind: type, value: Any) -> int | float | None:
-    found = _decimal(value)
-    if found is None:
-        return None
-    if kind is float:
-        return float(found) if isfinite(float(found)) else None
-    is_whole = -(2**63) <= found < 2**63 and found % 1 == 0
-    has_point = isinstance(value, str) and "." in value  # "2.000" is two in one country and two thousand in another
-    return int(found) if is_whole and not has_point else None
+    """Return a number of a kind; a text may be one, True is none, and neither is "2.000", which may be two thousand."""
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = "" if isinstance(value, bool) else str(value).strip()
+    return kind(text.replace(",", "")) if _NUMBERS[kind].fullmatch(text) else None
 
 
 def _date(value: Any) -> date | None:

@@ -32,7 +32,7 @@ CAREFUL = 10.0
 
 MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
 # A timer may be early by so much.
-CLOCK_S = 0.001
+EARLY_S = 0.001
 
 
 class ConcurrencyLimiter:
@@ -54,14 +54,12 @@ class ConcurrencyLimiter:
         self.most = self.limit = self._known_good = most
         self.in_flight = 0
         self._patience_s, self._gives_up_after_s = patience_s, start_s
-        self._clock = clock
-        self._on_hold = on_hold
+        self._clock, self._on_hold = clock, on_hold
         self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
         self._deadline = 0.0
-        self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
+        self._burst = 0  # bursts that ended with refusals
         self._refused_since = math.inf  # the first refusal since the last success
         self._given_up: BaseException | None = None
-        self._waiting = 0  # requests that wait for a place: the limit is what holds them back
         self._changed = asyncio.Event()
 
     @property
@@ -81,20 +79,19 @@ class ConcurrencyLimiter:
             burst = await self._acquire()
             try:
                 result = await send()
-            except BaseException as exc:
-                self.in_flight -= 1
-                wait_s = overload_s(exc) if isinstance(exc, Exception) else None
-                if wait_s is not None:
-                    self._refused(burst, wait_s)
-                self._wake()
+                self._succeeded(burst)
+                return result
+            except Exception as exc:
+                wait_s = overload_s(exc)
                 if wait_s is None:
                     raise
+                self._refused(burst, wait_s)
                 if wait_s > LONGEST_S or self._clock() - self._refused_since > self._gives_up_after_s:
                     self._given_up = exc
                     raise
-            else:
-                self._succeeded(burst)
-                return result
+            finally:
+                self.in_flight -= 1
+                self._wake()
             refusals += 1
             if not self.seconds_to_wait:
                 await asyncio.sleep(backoff_s(refusals))
@@ -111,21 +108,17 @@ class ConcurrencyLimiter:
         until = self._clock() + min(seconds, MAX_DEADLINE_S)
         if until > self._deadline:
             self._deadline = until
-            asyncio.get_running_loop().call_later(until - self._clock(), self._wake)
+            asyncio.get_running_loop().call_later(until - self._clock() + EARLY_S, self._wake)
 
     async def _acquire(self) -> int:
         """Wait for a free place; return the number of the burst that the request belongs to.
 
         After the limiter has given up, every request fails with the same error until the deadline has passed.
         """
-        while self.in_flight >= self.limit or self._clock() < self._deadline - CLOCK_S:
+        while self.in_flight >= self.limit or self.seconds_to_wait:
             if self._given_up is not None and self.seconds_to_wait:
                 raise self._given_up
-            self._waiting += 1
-            try:
-                await self._changed.wait()
-            finally:
-                self._waiting -= 1
+            await self._changed.wait()
         self.in_flight += 1
         return self._burst
 
@@ -135,8 +128,8 @@ class ConcurrencyLimiter:
         self._changed.clear()
 
     def _succeeded(self, burst: int) -> None:
-        """Give a place back: the request was taken."""
-        now, full = self._clock(), self._waiting > 0
+        """Raise the limit, if it is what holds requests back: this one was taken."""
+        now, full = self._clock(), self.in_flight >= self.limit
         if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
             self._known_good = self.limit
         if full and burst == self._burst and self.limit < self._known_good:
@@ -145,26 +138,26 @@ class ConcurrencyLimiter:
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._fruitless, self._refused_since, self._given_up, self._gives_up_after_s = 0, math.inf, None, self._patience_s
-        self.in_flight -= 1
-        self._wake()
+        self._refused_since, self._given_up, self._gives_up_after_s = math.inf, None, self._patience_s
 
     def _refused(self, burst: int, retry_after_s: float) -> None:
-        """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say)."""
-        self._refused_since = min(self._refused_since, self._clock())
+        """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say).
+
+        Where it takes none, all wait for as long again as it has refused them.
+        """
+        now = self._clock()
+        self._refused_since = min(self._refused_since, now)
         if retry_after_s:  # a quarter more, since a time in whole seconds may be too short
             self._gives_up_after_s = max(self._gives_up_after_s, self._patience_s, 1.25 * retry_after_s)
         if burst == self._burst:
             self._burst += 1
-            self._fruitless += 1
             least_s = min(CAREFUL * retry_after_s, MAX_RAISE_S / 4)
             self._raise_every_s = min(max(4 * self._raise_every_s, least_s), MAX_RAISE_S)
-            self._raise_at = self._clock() + self._raise_every_s
-        self.limit = max(1, min(self.limit, self.in_flight))
-        seconds = max(retry_after_s, backoff_s(self._fruitless - 1) if self._fruitless > 1 else 0.0)
-        if seconds:
-            self.hold(seconds)
-            self._on_hold(seconds)
+            self._raise_at = now + self._raise_every_s
+        self.limit = max(1, min(self.limit, self.in_flight - 1))
+        seconds = max(retry_after_s, min(now - self._refused_since, MAX_BACKOFF_S))
+        self.hold(seconds)
+        self._on_hold(seconds)
 
 
 def backoff_s(failures: int) -> float:

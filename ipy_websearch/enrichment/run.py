@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from narwhals.dependencies import is_dask_dataframe
 
 from ipy_websearch import background
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
-from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, make_plan
-from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
+from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, inputs_of, parse_columns, plan_of
+from ipy_websearch.enrichment.frames import added_columns, default_client, given_frame
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, alike, make_report, rest_text
 from ipy_websearch.enrichment.row import PROBES, START_S, Row, RowConfig, Searches, max_tokens, system_text
@@ -65,11 +66,14 @@ NATIVE = "anthropic"
 
 def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
-    if not is_pandas(options.frame):
-        return start_on_other(partial(start, session), options)
-    batch, most = options.mode == "batch", options.max_searches
-    _check_mode(session, options, batch)
-    plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
+    batch, most, cluster = options.mode == "batch", options.max_searches, options.cluster
+    if cluster is None and is_dask_dataframe(options.frame) and not batch:
+        cluster = default_client()
+    _check_mode(session, options, cluster, batch)
+    given = given_frame(options.frame)
+    columns = parse_columns(options.columns, given.names, sources=options.sources)
+    fields = list(dict.fromkeys(field for column in columns for field in column.fields))
+    plan = plan_of(inputs_of(given.read(fields), fields), columns, fields, options.sample)
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
@@ -98,15 +102,15 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         retrieve_first=settings.retrieve_first,
     )
     ask: Ask = ask_in_batches if batch else Rows().ask
-    if options.cluster is not None and not exact:  # requests of workers would bypass the cassette
-        ask = _workers(session, options.cluster, provider)
-    return Enrichment(session, plan, options, config, budget, ask)
+    if cluster is not None and not exact:  # requests of workers would bypass the cassette
+        ask = _workers(session, cluster, provider)
+    return Enrichment(session, plan, options, config, budget, ask, put=given.put)
 
 
-def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
-    elsewhere = batch or options.cluster is not None
+def _check_mode(session: Session, options: EnrichOptions, cluster: Any, batch: bool) -> None:
+    elsewhere = batch or cluster is not None
     conflicts = {
-        "mode='batch' needs no cluster: the API does the work; leave one of the two out": batch and options.cluster is not None,
+        "mode='batch' needs no cluster: the API does the work; leave one of the two out": batch and cluster is not None,
         "mode='batch' searches with the API's own web search; leave provider out": batch and options.provider,
         "pages are read by this process: leave read_pages out, or mode='batch' and the cluster": elsewhere
         and options.read_pages,
@@ -175,6 +179,7 @@ class Enrichment:
         budget: Budget,
         ask: Ask,
         *,
+        put: Callable[[pd.DataFrame], Any] = lambda added: added,
         question: str = "",
         since: float = 0.0,
     ) -> None:
@@ -188,11 +193,10 @@ class Enrichment:
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.notices: dict[str, None] = {}
         self.stopped: tuple[Status, str] | None = None
-        # Puts the columns into a frame of the caller's kind.
-        self.put_back: Callable[[pd.DataFrame], Any] = lambda frame: frame
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
         self._session = session
         self._ask = ask
+        self._put = put
         self._since = since
         self._asking: asyncio.Task[None] | None = None
         self._failures: Counter[str] = Counter()
@@ -243,13 +247,9 @@ class Enrichment:
     def frame(self) -> Any:
         """Return the frame as far as it is filled, of the kind that was given; a pandas frame has the report in
         `attrs["report"]`."""
-        from ipy_websearch.frames import EnrichedFrame
-
-        plan, options = self.plan, self.options
-        frame = assemble(options.frame, plan.columns, plan.place, self.outcomes, sources=options.sources)
-        shown = EnrichedFrame(frame)
-        shown.attrs = {**frame.attrs, "report": self.report()}
-        return self.put_back(shown)
+        added = added_columns(self.plan, self.outcomes, sources=self.options.sources)
+        added.attrs["report"] = self.report()
+        return self._put(added)
 
     def report(self) -> Report:
         """Return the report of the run."""
@@ -261,7 +261,7 @@ class Enrichment:
             self.plan.columns,
             cost_usd=self.progress.cost_usd,
             seconds=round(self._seconds, 3),
-            warnings=[*self.store.warnings, *self.notices],
+            warnings=list(self.notices),
         )
 
     def closing_text(self) -> str:

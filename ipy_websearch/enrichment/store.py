@@ -12,13 +12,12 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import Cell, Column, fit
+from ipy_websearch.enrichment.columns import Cell, Column
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key
@@ -40,18 +39,11 @@ _LISTED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Store:
-    """The store in a ledger's file. `earlier` is the file of version 0.1.0, which is set aside once; `warnings` says so."""
+    """The store in a ledger's file."""
 
-    def __init__(self, ledger: Ledger, earlier: Path | None = None) -> None:
-        self.ledger = ledger
-        self.warnings: list[str] = []
-        if earlier is not None and not (kept := earlier.with_suffix(".0.1.0")).exists():
-            with suppress(OSError):  # there is none, another kernel has just set it aside, or the folder is read-only
-                earlier.rename(kept)
-                why = "because they do not say how they were searched for"
-                self.warnings.append(f"values of version 0.1.0 are not used, {why}; they stay in {kept}")
-                Path(f"{earlier}-wal").rename(f"{kept}-wal")  # what a kernel that was killed has left beside it
+    ledger: Ledger
 
     def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Cell]:
         """Return the stored cells that are no older than `since`; `columns` are the wanted keys with their columns."""
@@ -68,7 +60,7 @@ class Store:
                 "name": column.name,
                 "template": column.template,
                 "kind": column.type_name,
-                "cell": _written(cell),
+                "cell": json.dumps(cell[:6], ensure_ascii=False, separators=(",", ":"), default=date.isoformat),
                 "usd": None if cell.cost_usd is None else float(cell.cost_usd),
                 "seconds": cell.seconds,
                 "time": time.time(),
@@ -109,12 +101,8 @@ def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any]
     return json.dumps([search, max_searches, pages], default=str)
 
 
-def _written(cell: Cell) -> str:
-    value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    facts = (cell.source, cell.quote, cell.confidence, cell.missing, cell.doubt)
-    return json.dumps([value, *facts], ensure_ascii=False, separators=(",", ":"))
-
-
 def _read(column: Column, text: str, usd: float | None, seconds: float) -> Cell:
-    value, *facts = json.loads(text)
-    return Cell(fit(column, value), *facts)._replace(cost_usd=None if usd is None else Decimal(str(usd)), seconds=seconds)
+    value, source, quote, confidence, missing, doubt = json.loads(text)
+    value = date.fromisoformat(value) if column.kind is date and value else value
+    cost_usd = None if usd is None else Decimal(str(usd))
+    return Cell(value, source, quote, confidence, missing, doubt, cost_usd, seconds)

@@ -107,21 +107,6 @@ def test_what_was_paid_for_is_found_while_another_program_locks_the_file(message
         assert len(messages_api.requests) == 3 == len(ipy_websearch.cost(everything=True))
 
 
-def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tmp_path: Path) -> None:
-    """They do not say how they were searched for, so they are not used; nothing is deleted."""
-    messages_api.behave(echo)
-    (tmp_path / "websearch").mkdir()
-    with closing(sqlite3.connect(tmp_path / "websearch/enrich.sqlite", isolation_level=None)) as old:
-        old.execute("CREATE TABLE cells AS SELECT 'kept' AS cell")
-    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-    assert out.ceo[0] == "Boss of A" and "version 0.1.0" in out.attrs["report"]["warnings"][0]
-    (tmp_path / "websearch/enrich.sqlite").touch()  # by version 0.1.0, which is still used beside this one
-    api.end_session()
-    assert ipy_websearch.enrich(companies("A"), CEO, **QUIET).attrs["report"]["warnings"] == []
-    with closing(sqlite3.connect(tmp_path / "websearch/enrich.0.1.0")) as now:
-        assert now.execute("SELECT cell FROM cells").fetchall() == [("kept",)]
-
-
 # --- failures -----------------------------------------------------------------------------------------------------------
 
 
