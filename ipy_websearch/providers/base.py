@@ -33,8 +33,7 @@ SafeSearch = Literal["off", "moderate", "strict"]
 # --- the request ------------------------------------------------------------------------------------------------------
 
 # The periods of `SearchRequest.freshness`, in the words that several engines take, and in days.
-PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
-_DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
+PERIODS = {"pd": ("day", 1), "pw": ("week", 7), "pm": ("month", 31), "py": ("year", 365)}
 
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
@@ -106,7 +105,7 @@ class SearchRequest:
     @property
     def period(self) -> str:
         """The past "day", "week", "month" or "year" that `freshness` means, "" for a range of days or none."""
-        return PERIODS.get(self.freshness or "", "")
+        return PERIODS.get(self.freshness or "", ("", 0))[0]
 
     @property
     def days(self) -> tuple[date, date] | None:
@@ -128,9 +127,9 @@ class SearchRequest:
 
 def date_range(freshness: str | None) -> tuple[date, date] | None:
     """Return first and last day of a `SearchRequest.freshness`; None without one, or where they are no days in this order."""
-    if freshness in _DAYS:
+    if freshness in PERIODS:
         today = datetime.now(UTC).date()
-        return today - timedelta(days=_DAYS[freshness]), today
+        return today - timedelta(days=PERIODS[freshness][1]), today
     found = _RANGE.fullmatch(freshness or "")
     try:
         days = (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
@@ -270,11 +269,6 @@ class Provider(Protocol):
 # Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`.
 DESCRIPTION_WIDTH = 2_000
 
-MAX_SNIPPETS = 5
-
-# The most credits or dollars that an answer is believed to have cost.
-MAX_AMOUNT = 100_000
-
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
@@ -289,25 +283,16 @@ def present(**fields: Any) -> Json:
     return {name: value for name, value in fields.items() if value}
 
 
-def mapping(value: Any) -> Json:
-    """Return the value if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Any]:
-    """Return the value if it is a JSON array, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
 def at(value: Any, path: str) -> Any:
     """Return what stands at a path of JSON objects ("query.altered"), None where there is nothing."""
     for name in path.split("."):
-        value = mapping(value).get(name)
+        value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def values(value: Any, paths: str) -> list[Any]:
-    """Return what stands at the paths of a JSON value ("title metadata.title"), in their order; arrays are entered.
+    """Return what stands at the paths of a JSON value ("title metadata.title"), in their order; arrays are entered, and a field
+    that an object lacks is None.
 
     >>> values({"url": "u", "tags": [{"day": 1}, {"day": 2}]}, "tags.day url")
     [1, 2, 'u']
@@ -316,7 +301,7 @@ def values(value: Any, paths: str) -> list[Any]:
     for path in paths.split():
         nodes = [value]
         for name in path.split("."):
-            reached = (mapping(node).get(name) for node in nodes)
+            reached = (node.get(name) for node in nodes if isinstance(node, dict))
             nodes = [part for node in reached for part in (node if isinstance(node, list) else [node])]
         found += nodes
     return found
@@ -363,8 +348,8 @@ def hit(
     """Return one result from an engine's fields, None when its address is not one; of a list of texts the first counts."""
     where, words = address(url), text(description)
     more = dict.fromkeys(map(text, extra_snippets if isinstance(extra_snippets, tuple | list) else ()))
-    others = tuple(snippet for snippet in more if snippet not in ("", words))[:MAX_SNIPPETS]
-    return SearchResult(text(title, 500), where, words, published_date, others, number(score)) if where else None
+    others = tuple(snippet for snippet in more if snippet not in ("", words))
+    return SearchResult(text(title, 500), where, words, published_date, others[:5], number(score)) if where else None
 
 
 # --- what the built-in engines share ----------------------------------------------------------------------------------
@@ -394,7 +379,6 @@ _REFUSALS = (
     Refusal("5", remedy="try again later"),
     Refusal(""),
 )
-_LONGEST_WAIT_S = 1e8  # three years: a header may say anything
 # The fields of a `SearchResult`, in the order of `hit`.
 _RESULT = ("title", "url", "description", "published_date", "extra_snippets", "score")
 
@@ -498,9 +482,9 @@ class Engine:
         return self.price
 
     def charges(self, raw: Any, expected: tuple[Charge, ...]) -> tuple[Charge, ...]:
-        """Return what a call is billed: what its answer reports, else what was expected."""
+        """Return what a call is billed: the credits or dollars that its answer reports, up to 100,000, else as expected."""
         field, paths = self.billed
-        reported = [used for used in map(number, values(raw, paths)) if used is not None and 0 <= used <= MAX_AMOUNT]
+        reported = [used for used in map(number, values(raw, paths)) if used is not None and 0 <= used <= 100_000]
         if not reported:
             return expected
         charge = replace(expected[0], units=Decimal(1)) if expected else Charge(self.name)
@@ -617,7 +601,8 @@ class Engine:
 def ask_again(wait: float | None) -> str:
     """Return when a request that was refused may be sent again; `wait` are the seconds that the engine asks for."""
     if wait and wait > LONG_WAIT_S:
-        return f"ask again at {datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S)):%Y-%m-%d %H:%M} UTC"
+        when = datetime.now(UTC) + timedelta(seconds=min(wait, 1e8))  # three years: a header may say anything
+        return f"ask again at {when:%Y-%m-%d %H:%M} UTC"
     return f"ask again in {duration(wait or 1.0)}"
 
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -24,11 +24,7 @@ from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
 
-# A request line longer than this is refused by many servers; the endpoints take the same parameters as a JSON body.
-_LONG_GOGGLES = 4_000
 _ALWAYS = {"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"}
-# What one LLM Context call may hold beside the number of tokens: these fit every token limit that can be asked for.
-_CONTEXT = {"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096}
 # What Brave takes; it refuses a search with any other value (its error texts, in brave/brave-search-mcp-server issue 74 and
 # openclaw/openclaw issues 18795 and 37260, read 2026-11).
 _COUNTRIES = frozenset(
@@ -69,7 +65,7 @@ class BraveProvider(
         raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
         if altered := base.text(base.at(raw, "query.altered"), 200):
             notices.append(f"brave searched for {altered!r}")
-        rich = await self._rich(raw, notices)
+        rich = None if request.allowed_domains else await self._rich(raw, notices)  # it is on none of them
         whole = {**raw, "rich_results": rich} if rich else raw
         return self.answer(request, map(self.result, self.hits(raw)), whole, notices, extra={"rich": rich})
 
@@ -82,13 +78,14 @@ class BraveProvider(
         Raises:
             MissingKeyError, ConfigError, ProviderError: as for `search`.
         """
-        query, _, notices = self.fitted(request)
-        limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **_CONTEXT}
+        query, _, notices = self.fitted(replace(request, count=1))  # the limit of a search does not bind this endpoint
+        # What a call may hold beside the number of tokens: these fit every token limit that can be asked for.
+        fixed = {"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096}
+        limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **fixed}
         params = {**self.parameters(request, query, request.count, notices), **limits}
         raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
         self.part(raw, dict, "grounding")
-        cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
-        return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
+        return self.answer(request, _context_results(raw), raw, notices, charges=(Charge("brave", "context"),))
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
@@ -110,7 +107,8 @@ class BraveProvider(
 
     async def _send(self, path: str, params: base.Json, **options: Any) -> base.Json:
         """Return the answer of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
-        if sum(map(len, params.get("goggles", ()))) > _LONG_GOGGLES:
+        # Many servers refuse a request line of more; the endpoints take the same parameters as a JSON body.
+        if sum(map(len, params.get("goggles", ()))) > 4_000:
             return await self.ask(params, path, **options)
         pairs = [(name, one) for name, value in params.items() for one in (value if isinstance(value, list) else [value])]
         return await self.ask(pairs, path, method="GET", **options)
@@ -140,13 +138,12 @@ def _language(request: base.SearchRequest) -> str:
 
 def _place_headers(request: base.SearchRequest) -> dict[str, str]:
     """Return the headers for a place; header values are ASCII, so "São Paulo" is sent as "Sao Paulo"."""
-    place = request.place
-    is_code = place.region.isalnum() and place.region.isupper() and len(place.region) <= 3
+    city, region, zone = request.place
     headers = {
-        "X-Loc-City": place.city,
-        "X-Loc-State" if is_code else "X-Loc-State-Name": place.region,
-        "X-Loc-Timezone": place.timezone,
-        "X-Loc-Country": request.country_code if any(place) else "",
+        "X-Loc-City": city,
+        "X-Loc-State" if region.isupper() and len(region) <= 3 else "X-Loc-State-Name": region,
+        "X-Loc-Timezone": zone,
+        "X-Loc-Country": request.country_code if any(request.place) else "",
     }
     folded = {name: unicodedata.normalize("NFKD", base.text(value)) for name, value in headers.items()}
     return base.present(**{name: value.encode("ascii", "ignore").decode().strip() for name, value in folded.items()})
@@ -156,12 +153,13 @@ def _context_results(raw: base.Json) -> Iterator[SearchResult]:
     """Yield the pages of an LLM Context answer: the first passage as the description, all others as extra snippets."""
     for page in base.values(raw, "grounding.generic grounding.poi grounding.map"):
         if url := base.address(base.at(page, "url")):
-            texts = (visible(snippet).strip() for snippet in base.items(page.get("snippets")) if isinstance(snippet, str))
+            texts = (visible(snippet).strip() for snippet in base.values(page, "snippets") if isinstance(snippet, str))
             passages = list(filter(None, texts))
-            source = base.mapping(raw.get("sources")).get(page["url"])
-            title = base.text([page.get("title"), base.at(source, "title"), page.get("name")], 500)
+            sources = raw.get("sources")
+            about = {**page, "source": sources.get(page["url"]) if isinstance(sources, dict) else None}
+            title = base.text(base.values(about, "title source.title name"), 500)
             # `age` is null or [long form, ISO date, "N days ago"], sometimes shorter.
-            published = base.moment(*base.items(base.at(source, "age")))
+            published = base.moment(*base.values(about, "source.age"))
             yield SearchResult(title, url, "".join(passages[:1]), published, tuple(passages[1:]))
 
 
@@ -195,8 +193,6 @@ def _rate_limit(response: HttpResponse) -> Reason:
 # Brave's rules for re-ranking: addresses, inline text, or names of our catalogue. `$discard` with a pattern or a site goes
 # before boosts, and these before downranks; a bare `$discard` drops what no other rule matched
 # (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11).
-
-_NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
 
 
 def goggle_parameters(request: base.SearchRequest) -> list[str]:
@@ -236,29 +232,18 @@ def catalogue() -> dict[str, Goggle]:
 
 
 def resolve(goggle: str) -> str:
-    """Return the address or the inline rules that `goggle` means: a name of the catalogue, an address, or rules.
+    """Return the address or the inline rules that `goggle` means: a name of the catalogue in any case, an address, or rules.
 
     Raises:
-        ConfigError: there is no goggle of that name.
+        ConfigError: there is no goggle of that name; the message says which was meant, and which there are.
     """
-    text = goggle.strip()
-    if not _NAME.fullmatch(text):
-        return text
-    found = named(text)
-    return found.url or found.rules
-
-
-def named(name: str) -> Goggle:
-    """Return the goggle of that name, in any case.
-
-    Raises:
-        ConfigError: there is none; the message says which was meant, and which there are.
-    """
-    known = catalogue()
-    wanted = re.sub(r"[ _]", "-", name.strip().casefold())
+    text, known = goggle.strip(), catalogue()
+    wanted = re.sub(r"[ _]", "-", text.casefold())
     if wanted in known:
-        return known[wanted]
+        return known[wanted].url or known[wanted].rules
+    if not re.fullmatch(r"[^\W_]+(?:[ _-][^\W_]+)*", text):
+        return text
     raise ConfigError(
-        f"there is no goggle {name!r}{did_you_mean(wanted, known)}; there are {', '.join(known)}; "
+        f"there is no goggle {text!r}{did_you_mean(wanted, known)}; there are {', '.join(known)}; "
         "otherwise give an address or rules such as '$boost=3,site=docs.python.org'"
     )

@@ -12,8 +12,6 @@ from decimal import Decimal
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 
-INCLUDED_RESULTS, RESULTS_PER_PRICE = 10, 7
-
 
 class ExaProvider(
     base.Engine,
@@ -29,8 +27,7 @@ class ExaProvider(
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return the price of a search, once more for every 7 results beyond 10 ($0.007 a search, $0.001 a result)."""
-        more = -(-max(count - INCLUDED_RESULTS, 0) // RESULTS_PER_PRICE)
-        return (Charge("exa", "search", Decimal(1 + more)),)
+        return (Charge("exa", "search", Decimal(1 + -(-max(count - 10, 0) // 7))),)
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""

@@ -15,8 +15,8 @@ from ipy_websearch.results import Charge, SearchResults
 
 # Firecrawl gives up a little before we do, so that the error is its own and says why.
 _SERVER_TIMEOUT_MS = 28_000
-# The fields of a page's metadata that hold its date of publication.
-PUBLISHED = "publishedTime article:published_time date"
+# Where a page's date of publication stands. The `date` of news is "3 months ago", which is no date.
+PUBLISHED = "metadata.publishedTime metadata.article:published_time metadata.date date"
 _SCRAPE = {"formats": ["markdown", "links"], "onlyMainContent": True}
 
 
@@ -27,11 +27,7 @@ class FirecrawlProvider(
     timeout_s=30.0,
     max_chars=500,
     max_count=100,
-    # The `date` of news is "3 months ago", which is no date; a page that was read may have its own.
-    fields={
-        "description": "description snippet",
-        "published_date": " ".join([*(f"metadata.{name}" for name in PUBLISHED.split()), PUBLISHED]),
-    },
+    fields={"description": "description snippet", "published_date": PUBLISHED},
     billed=("units", "creditsUsed data.metadata.creditsUsed"),  # of a search; of a page
     ignores=("goggles", "place", "language", "safe_search"),
 ):

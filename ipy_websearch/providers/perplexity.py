@@ -9,8 +9,6 @@ from __future__ import annotations
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 
-MAX_DOMAINS = 20  # others are left out of its search, not of the results
-
 
 class PerplexityProvider(
     base.Engine,
@@ -29,7 +27,7 @@ class PerplexityProvider(
         return base.present(
             query=query,
             max_results=count,
-            search_domain_filter=domains[:MAX_DOMAINS],
+            search_domain_filter=domains[:20],  # others are left out of its search, not of the results
             country=request.country_code,
             search_language_filter=[request.language_code] if request.language_code else [],
             search_recency_filter=request.period,

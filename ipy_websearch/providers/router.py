@@ -41,82 +41,82 @@ from ipy_websearch.text import fold, plain, shorten
 
 # --- which providers there are ------------------------------------------------------------------------------------------
 
-ENTRY_POINT_GROUP = "ipy_websearch.providers"
 _HERE = "ipy_websearch.providers"
-_BUILT_IN = (
-    ProviderInfo(
-        "brave",
-        "Brave Search",
-        f"{_HERE}.brave:BraveProvider",
-        ("BRAVE_API_KEY",),
-        "BRAVE_BASE_URL",
-        "https://api.search.brave.com",
-    ),
-    ProviderInfo(
-        "google",
-        "Google Custom Search",
-        f"{_HERE}.google:GoogleProvider",
-        ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_ENGINE_ID"),
-        "GOOGLE_SEARCH_BASE_URL",
-        "https://www.googleapis.com",
-        "closed to new customers, ends on 2027-01-01",
-    ),
-    ProviderInfo(
-        "firecrawl",
-        "Firecrawl",
-        f"{_HERE}.firecrawl:FirecrawlProvider",
-        ("FIRECRAWL_API_KEY",),
-        "FIRECRAWL_BASE_URL",
-        "https://api.firecrawl.dev",
-    ),
-    ProviderInfo(
-        "tavily",
-        "Tavily",
-        f"{_HERE}.tavily:TavilyProvider",
-        ("TAVILY_API_KEY",),
-        "TAVILY_BASE_URL",
-        "https://api.tavily.com",
-    ),
-    ProviderInfo(
-        "perplexity",
-        "Perplexity Search",
-        f"{_HERE}.perplexity:PerplexityProvider",
-        ("PERPLEXITY_API_KEY",),
-        "PERPLEXITY_BASE_URL",
-        "https://api.perplexity.ai",
-    ),
-    ProviderInfo("exa", "Exa", f"{_HERE}.exa:ExaProvider", ("EXA_API_KEY",), "EXA_BASE_URL", "https://api.exa.ai"),
-    ProviderInfo(
-        "searxng",
-        "SearXNG",
-        f"{_HERE}.searxng:SearxngProvider",
-        base_variable="SEARXNG_BASE_URL",
-        note="a server of your own",
-    ),
-    ProviderInfo(
-        "wikipedia",
-        "Wikipedia",
-        f"{_HERE}.wikipedia:WikipediaProvider",
-        base_variable="WIKIPEDIA_BASE_URL",
-        base_default="https://{lang}.wikipedia.org",
-        note="encyclopaedia articles only, free",
-    ),
-    ProviderInfo(
-        "local",
-        "built-in index",
-        f"{_HERE}.local:LocalProvider",
-        note="a small built-in collection, works without a network",
-    ),
-)
-# The built-in providers by name, in the order in which they are asked; those of other packages come before the last three.
-PROVIDERS = {info.name: info for info in _BUILT_IN}
-_LAST = ("searxng", "wikipedia", "local")
+# The built-in providers by name, in the order in which they are asked; those of other packages come before the keyless ones.
+PROVIDERS = {
+    info.name: info
+    for info in (
+        ProviderInfo(
+            "brave",
+            "Brave Search",
+            f"{_HERE}.brave:BraveProvider",
+            ("BRAVE_API_KEY",),
+            "BRAVE_BASE_URL",
+            "https://api.search.brave.com",
+        ),
+        ProviderInfo(
+            "google",
+            "Google Custom Search",
+            f"{_HERE}.google:GoogleProvider",
+            ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_ENGINE_ID"),
+            "GOOGLE_SEARCH_BASE_URL",
+            "https://www.googleapis.com",
+            "closed to new customers, ends on 2027-01-01",
+        ),
+        ProviderInfo(
+            "firecrawl",
+            "Firecrawl",
+            f"{_HERE}.firecrawl:FirecrawlProvider",
+            ("FIRECRAWL_API_KEY",),
+            "FIRECRAWL_BASE_URL",
+            "https://api.firecrawl.dev",
+        ),
+        ProviderInfo(
+            "tavily",
+            "Tavily",
+            f"{_HERE}.tavily:TavilyProvider",
+            ("TAVILY_API_KEY",),
+            "TAVILY_BASE_URL",
+            "https://api.tavily.com",
+        ),
+        ProviderInfo(
+            "perplexity",
+            "Perplexity Search",
+            f"{_HERE}.perplexity:PerplexityProvider",
+            ("PERPLEXITY_API_KEY",),
+            "PERPLEXITY_BASE_URL",
+            "https://api.perplexity.ai",
+        ),
+        ProviderInfo("exa", "Exa", f"{_HERE}.exa:ExaProvider", ("EXA_API_KEY",), "EXA_BASE_URL", "https://api.exa.ai"),
+        ProviderInfo(
+            "searxng",
+            "SearXNG",
+            f"{_HERE}.searxng:SearxngProvider",
+            base_variable="SEARXNG_BASE_URL",
+            note="a server of your own",
+        ),
+        ProviderInfo(
+            "wikipedia",
+            "Wikipedia",
+            f"{_HERE}.wikipedia:WikipediaProvider",
+            base_variable="WIKIPEDIA_BASE_URL",
+            base_default="https://{lang}.wikipedia.org",
+            note="encyclopaedia articles only, free",
+        ),
+        ProviderInfo(
+            "local",
+            "built-in index",
+            f"{_HERE}.local:LocalProvider",
+            note="a small built-in collection, works without a network",
+        ),
+    )
+}
 
 
 def provider_infos() -> dict[str, ProviderInfo]:
     """Return every provider by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
-    first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
-    return first | plugins() | {name: PROVIDERS[name] for name in _LAST}
+    keyed = {name: info for name, info in PROVIDERS.items() if info.keys}
+    return keyed | plugins() | PROVIDERS
 
 
 def provider_info(name: str) -> ProviderInfo:
@@ -152,7 +152,7 @@ def plugins() -> dict[str, ProviderInfo]:
     from importlib.metadata import entry_points
 
     found: dict[str, ProviderInfo] = {}
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for point in entry_points(group="ipy_websearch.providers"):
         try:
             info: ProviderInfo = point.load()
             if info.name in PROVIDERS:
@@ -170,11 +170,8 @@ def plugins() -> dict[str, ProviderInfo]:
 # Seconds for which a failure is remembered, by its reason; until the time that the provider names, but at most an hour.
 OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}
 
-LONGEST_OUTAGE_S = 3_600.0
 LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
 _KIND = "search-2"
-_NO_NETWORK = ("wikipedia", "unreachable")
-_OPERATORS = ("OR", "AND", "NOT")
 _encode = json.JSONEncoder(default=str).encode
 
 NamedTools = Mapping[str, Mapping[str, Any]]
@@ -266,7 +263,8 @@ class SearchRouter:
             ConfigError: there is no such provider, or it has no address, a wrong one, or no such option.
         """
         passed_over: list[Attempt] = []
-        target = self._first(provider, passed_over, local_stands_in)
+        usable = self._usable(passed_over, local_stands_in=local_stands_in)
+        target = self._named(provider) if provider else next(usable, None)
         cached = None if fresh else self._read(target, request)
         return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over), local_stands_in)
 
@@ -312,14 +310,13 @@ class SearchRouter:
             rows.append((name, not why, why or (outage.error if outage else said)))
         return rows
 
-    def first(self, provider: str | None = None) -> str:
-        """Return the name of the provider that is asked first, `provider` or the chain's ("": none can be); nothing is sent.
+    def first(self, provider: str | None = None) -> Target | None:
+        """Return the provider that is asked first, the named one or the chain's (None: none can be); nothing is sent.
 
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        target = self._first(provider, [])
-        return target.name if target else ""
+        return self._named(provider) if provider else next(self._usable([]), None)
 
     def provider(self, name: str) -> Provider:
         """Return the provider of that name, whether or not its key is set.
@@ -336,14 +333,10 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        targets = self._usable([]) if worst and not provider else filter(None, [self._first(provider, [])])
+        targets = self._usable([]) if worst and not provider else filter(None, [self.first(provider)])
         return max((target.price(count) for target in targets), key=_worst_cost, default=())
 
     # --- which provider -----------------------------------------------------------------------------------------------
-
-    def _first(self, provider: str | None, passed_over: list[Attempt], local_stands_in: bool = True) -> Target | None:
-        """Return the provider that is asked first: the one named, else the first usable one of the chain."""
-        return self._named(provider) if provider else next(self._usable(passed_over, local_stands_in=local_stands_in), None)
 
     def _named(self, name: str) -> Target:
         """Return the provider of that name, or the named search tool; see `plan` for the errors."""
@@ -377,7 +370,9 @@ class SearchRouter:
                 told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
                 passed_over += [fault] if fault.error not in told else []
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or (local_stands_in and all((a.provider, a.reason) == _NO_NETWORK for a in passed_over)):
+            elif info.name != LOCAL or (
+                local_stands_in and all((a.provider, a.reason) == ("wikipedia", "unreachable") for a in passed_over)
+            ):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
@@ -405,16 +400,13 @@ class SearchRouter:
 
     def _remember(self, target: Target, failure: ProviderError) -> None:
         """Note an outage. Its text, always the same, says once when the provider may be asked again: by itself, or by us."""
-        seconds = OUTAGES_S.get(failure.reason, 0.0)
-        if not seconds or target.info.name == LOCAL:
-            return
-        wait_s, said = failure.retry_after or 0.0, str(failure)
-        if wait_s:
-            seconds = min(wait_s, LONGEST_OUTAGE_S)
-        if wait_s <= LONG_WAIT_S:
-            said += f"; not asked again before {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
-        attempt = Attempt(target.info.name, said, failure.status, failure.reason)
-        self._outages[self._state(target.info)] = (self._clock() + seconds, attempt)
+        if failure.reason in OUTAGES_S:
+            wait_s, said = failure.retry_after or 0.0, str(failure)
+            seconds = min(wait_s, 3_600.0) or OUTAGES_S[failure.reason]
+            if wait_s <= LONG_WAIT_S:
+                said += f"; not asked again before {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
+            attempt = Attempt(target.info.name, said, failure.status, failure.reason)
+            self._outages[self._state(target.info)] = (self._clock() + seconds, attempt)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -510,12 +502,11 @@ def _as_cached(results: SearchResults) -> SearchResults:
 
 def request_key(request: SearchRequest) -> tuple[Any, ...]:
     """Return what makes two requests the same: the folded query and every filter, domains in any order."""
-    query = " ".join(word if word in _OPERATORS else fold(word) for word in request.query.split())
-    place = request.place
+    query = " ".join(word if word in ("OR", "AND", "NOT") else fold(word) for word in request.query.split())
     return (
         *(query, request.count, request.freshness, request.country.lower(), request.language.lower(), request.safe_search),
         *(sorted(set(domains)) for domains in (request.allowed_domains, request.blocked_domains)),
-        *(request.goggles, (place.city, place.region, place.timezone)),
+        *(request.goggles, tuple(request.place)),
     )
 
 

@@ -12,9 +12,10 @@ from decimal import Decimal
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 
-MAX_ALLOWED, MAX_BLOCKED = 300, 150
 # The countries that Tavily knows, by their codes.
-_COUNTRIES = """
+_COUNTRY_NAMES = dict(
+    entry.strip().split(" ", 1)
+    for entry in """
 ar argentina, at austria, au australia, be belgium, bg bulgaria, br brazil, ca canada, ch switzerland, cl chile, cn china,
 co colombia, cr costa rica, cz czech republic, de germany, dk denmark, dz algeria, ec ecuador, ee estonia, eg egypt, es spain,
 fi finland, fr france, gb united kingdom, gr greece, hr croatia, hu hungary, id indonesia, ie ireland, il israel, in india,
@@ -23,8 +24,8 @@ mx mexico, my malaysia, ng nigeria, nl netherlands, no norway, nz new zealand, p
 pl poland, pt portugal, ro romania, rs serbia, ru russia, sa saudi arabia, se sweden, sg singapore, si slovenia, sk slovakia,
 th thailand, tn tunisia, tr turkey, tw taiwan, ua ukraine, us united states, uy uruguay, ve venezuela, vn vietnam,
 za south africa
-"""
-_COUNTRY_NAMES = dict(entry.strip().split(" ", 1) for entry in _COUNTRIES.split(","))
+""".split(",")
+)
 
 
 class TavilyProvider(
@@ -58,7 +59,7 @@ class TavilyProvider(
             time_range=request.period,
             start_date=request.days and request.days[0].isoformat(),
             end_date=request.days and request.days[1].isoformat(),
-            include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
-            exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
+            include_domains=list(request.allowed_domains[:300]),
+            exclude_domains=list(request.blocked_domains[:150]),
             country=country if self.context.options.get("topic", "general") == "general" else "",
         )

@@ -20,10 +20,6 @@ from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import visible
 
-CONNECT_TIMEOUT_S = 3.0
-AT_ONCE = 3  # requests
-MAX_EXTRACTS = 20
-
 # The languages of two letters that have an edition (pywikibot, families/wikipedia_family.py, read 2026-11).
 EDITIONS = frozenset(
     "ab af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo es et "
@@ -63,7 +59,7 @@ class WikipediaProvider(
 
     def __init__(self, context: base.ProviderContext) -> None:
         super().__init__(context)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(3)
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return articles: the description is what matched, the extra snippets are the article's introduction.
@@ -98,8 +94,8 @@ class WikipediaProvider(
 
     async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, base.Json]:
         """Return the pages with their introductions by page id; none, and a notice, when that request fails."""
-        ids = [page_id for page_id in ids if page_id.isdecimal()][:MAX_EXTRACTS]
-        wanted = {"prop": "extracts|info", "inprop": "url", "exintro": 1, "explaintext": 1, "exlimit": MAX_EXTRACTS}
+        ids = [page_id for page_id in ids if page_id.isdecimal()][:20]  # more extracts are not given at once
+        wanted = {"prop": "extracts|info", "inprop": "url", "exintro": 1, "explaintext": 1, "exlimit": 20}
         try:
             raw = await self._get({**wanted, "pageids": "|".join(ids)}, language) if ids else {}
         except ProviderError as exc:
@@ -110,7 +106,7 @@ class WikipediaProvider(
     async def _get(self, params: base.Json, language: str) -> base.Json:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
         async with self._turns:
-            return await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
+            return await self.ask(params, language=language, connect_timeout_s=3.0)
 
 
 def search_words(query: str, language: str) -> str:
@@ -130,17 +126,11 @@ def search_words(query: str, language: str) -> str:
 
 
 def _words_of_meaning(words: list[str]) -> list[str]:
-    """Return the words without fillers; one that is written as a name ("The Who", "US", "IT") is none."""
+    """Return the words without fillers. One in capitals ("US", "IT"), or with a capital behind the first word ("The Who"), is a
+    name, unless everything is in capitals."""
     case_tells = any(word[0].islower() for word in words)
-    return [word for at, word in enumerate(words) if not _FILLER.fullmatch(word) or (case_tells and _is_name(words, at))]
-
-
-def _is_name(words: list[str], at: int) -> bool:
-    """Return whether a filler is written as a name: in capitals, or with one that does not only begin the sentence."""
-    word = words[at]
-    if at or (word.isupper() and len(word) > 1):
-        return word[0].isupper()
-    return len(words) > 1 and words[1][0].isupper() and bool(_FILLER.fullmatch(words[1]))
+    named = [word[0].isupper() and (at > 0 or (word.isupper() and len(word) > 1)) for at, word in enumerate(words)]
+    return [word for word, is_name in zip(words, named, strict=True) if not _FILLER.fullmatch(word) or (case_tells and is_name)]
 
 
 def _any_of(words: str) -> str:

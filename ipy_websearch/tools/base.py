@@ -158,11 +158,11 @@ def refused(exc: WebSearchError, price: Sequence[Charge] = (), text: str = "") -
 
 
 def as_passage(result: SearchResult) -> Passage:
-    """Return a hit as citable paragraphs: its description, its further snippets, its date as a field of its own."""
+    """Return a hit as citable paragraphs, never none: its description, its further snippets, its date as a field of its own."""
     texts = dict.fromkeys(text for text in (result.description, *result.extra_snippets) if text)
     if result.published_date is not None and texts:
         texts[f"Published: {result.published_date.date().isoformat()}"] = None
-    return Passage(result.url, result.title, tuple(texts) or ((result.title,) if result.title else ()), result.published_date)
+    return Passage(result.url, result.title, tuple(texts) or (result.title or result.url,), result.published_date)
 
 
 # --- sets of tools -----------------------------------------------------------------------------------------------------

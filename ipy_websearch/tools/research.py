@@ -38,22 +38,6 @@ from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import explicit_addresses
 
 MAX_PATH, MAX_BYTES = 200, 50 * 1024
-TIMEOUT_S, GITHUB_TIMEOUT_S = 15.0, 10.0
-DESCRIPTION = (
-    "Read an existing research document of the user's own. Path is relative to the research directory{name}, such as "
-    '"market/2024-06.md". Prefer it when building on earlier work or internal analysis, and web search for current or external '
-    "facts; do not read the same file twice. Returns a JSON object with `ok: true` and the content on success, or `ok: false` "
-    "with error details on failure; on a failure, say so and go on with what is there."
-)
-_BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
-_CONTROL = re.compile(r"[\x00-\x1f]")
-_ALLOWED = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9/_.-]{0,199}")
-_PATH_SCHEMA = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": MAX_PATH,
-    "description": "Path of the file, relative to the research directory",
-}
 _GITHUB_HEADERS = {"Accept": "application/vnd.github.object+json", "X-GitHub-Api-Version": "2022-11-28"}
 _GITHUB_ROOT = re.compile(
     r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,99})/(?P<repo>[A-Za-z0-9._-]{1,100})"
@@ -67,7 +51,17 @@ Read = Callable[[str], Awaitable[bytes]]
 class ReadResearchInput(BaseModel, extra="forbid"):
     """The input. Its length is checked with the other rules of a path, so that the refusal names the rule."""
 
-    path: Annotated[str, WithJsonSchema(_PATH_SCHEMA)]
+    path: Annotated[
+        str,
+        WithJsonSchema(
+            {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_PATH,
+                "description": "Path of the file, relative to the research directory",
+            }
+        ),
+    ]
 
 
 class _DocumentError(Exception):
@@ -92,10 +86,12 @@ def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | 
         try:
             data = await read(checked_path(given.path, name))
             content = visible(data.decode("utf-8"))
-        except UnicodeDecodeError:
-            return _failure(asked, _failed("it is not UTF-8 text"))
-        except _DocumentError as exc:
-            return _failure(asked, exc)
+        except (_DocumentError, UnicodeDecodeError) as exc:
+            failure = exc if isinstance(exc, _DocumentError) else _failed("it is not UTF-8 text")
+            error_type, message = map(plain, failure.args)
+            text = json.dumps({"ok": False, "error_type": error_type, "message": message}, ensure_ascii=False)
+            log = {"path": asked, "error_type": error_type}
+            return ToolOutput(shorten(message, 200), text=text, is_error=True, log=log)
         return ToolOutput(
             f"read {shorten(asked, 80)} ({len(data):,} bytes)",
             text=json.dumps({"ok": True, "content": content, "bytes": len(data)}, ensure_ascii=False),
@@ -108,7 +104,13 @@ def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | 
 
     # JSON in quotes: the name is the user's, but it goes into a text that the model reads as ours.
     shown = f" {json.dumps(plain(name) + '/', ensure_ascii=False)}" if plain(name) else ""
-    return Tool("read_research", DESCRIPTION.format(name=shown), ReadResearchInput, call, timeout_s=TIMEOUT_S)
+    description = (
+        f"Read an existing research document of the user's own. Path is relative to the research directory{shown}, such as "
+        '"market/2024-06.md". Prefer it when building on earlier work or internal analysis, and web search for current or '
+        "external facts; do not read the same file twice. Returns a JSON object with `ok: true` and the content on success, or "
+        "`ok: false` with error details on failure; on a failure, say so and go on with what is there."
+    )
+    return Tool("read_research", description, ReadResearchInput, call, timeout_s=15.0)
 
 
 def checked_path(path: str, root_name: str) -> str:
@@ -119,9 +121,9 @@ def checked_path(path: str, root_name: str) -> str:
     Raises:
         _DocumentError: the path breaks a rule; the message names it.
     """
-    path = path.strip(_BLANKS)  # step 1
+    path = path.strip(" \t\n\v\f\r\u00a0\ufeff")  # step 1
     rules = (  # steps 2 to 8, in order
-        (bool(_CONTROL.search(path)), "control characters are not allowed"),
+        (bool(re.search(r"[\x00-\x1f]", path)), "control characters are not allowed"),
         ("%" in path, "'%' is not allowed (no URL encoding)"),
         (".." in path or "\\" in path, "'..' and backslashes are not allowed"),
         (bool(root_name) and path.startswith(f"{root_name}/"), f"it must not start with '{root_name}/', which is put in front"),
@@ -131,7 +133,7 @@ def checked_path(path: str, root_name: str) -> str:
         (path.startswith("/"), "it must be relative, without a '/' at its start"),
         (len(path) > MAX_PATH, f"it is longer than {MAX_PATH} characters"),
         (
-            not _ALLOWED.fullmatch(path),
+            not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9/_.-]*", path),
             "it may hold letters, digits, '/', '_', '.' and '-' only and must start with a letter or digit",
         ),
     )
@@ -142,12 +144,6 @@ def checked_path(path: str, root_name: str) -> str:
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
-
-
-def _failure(asked: str, exc: _DocumentError) -> ToolOutput:
-    error_type, message = map(plain, exc.args)
-    text = json.dumps({"ok": False, "error_type": error_type, "message": message}, ensure_ascii=False)
-    return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": asked, "error_type": error_type})
 
 
 def _failed(reason: str) -> _DocumentError:
@@ -224,7 +220,6 @@ def _repository(root: str, http: HttpClient, keys: Keys) -> tuple[str, Read]:
                 provider="github",
                 params={"ref": match["ref"]} if match["ref"] else {},
                 headers={**_GITHUB_HEADERS, "Authorization": f"Bearer {token}"} if token else _GITHUB_HEADERS,
-                timeout_s=GITHUB_TIMEOUT_S,
             )
         except (ProviderError, ConfigError) as exc:
             if getattr(exc, "status", None) == 404:

@@ -15,11 +15,10 @@ memory, and told so in a field.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
@@ -27,16 +26,17 @@ from pydantic.json_schema import SkipJsonSchema
 from ipy_websearch.errors import FetchError, WebSearchError
 from ipy_websearch.http.download import allow_from_environment, check_url, shown
 from ipy_websearch.providers import base
-from ipy_websearch.providers.base import SafeSearch, SearchRequest
-from ipy_websearch.providers.brave import resolve
+from ipy_websearch.providers.base import SafeSearch, SearchRequest, host_matches, host_of
+from ipy_websearch.providers.brave import BraveProvider, resolve
 from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider
 from ipy_websearch.providers.passages import blocks
-from ipy_websearch.results import Charge, Page, SearchResults
+from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
 from ipy_websearch.text import fenced, plain, plural, short_address, shorten, visible
 from ipy_websearch.tools.base import (
     MODEL_CHARACTERS,
     Passage,
     Tool,
+    ToolCallable,
     ToolContext,
     ToolOutput,
     as_passage,
@@ -49,45 +49,34 @@ from ipy_websearch.tools.web import (
     is_known,
     judge_address,
     judge_domain,
-    rich_passage,
     search_output,
     unread,
 )
 
-if TYPE_CHECKING:
-    from ipy_websearch.providers.brave import BraveProvider
-
 # --- Brave ---------------------------------------------------------------------------------------------------------------
 
-Charges = tuple[Charge, ...]
-Work = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
-
-_FRESHNESS = "Recency: pd, pw, pm or py (past day, week, month, year), or a range such as 2024-01-01to2024-06-30"
 _GOGGLE = (
     "A Brave goggle that ranks by source: the name of one (tech: official docs, Stack Overflow, GitHub, MDN; academic: "
     "papers and universities; news: agencies and established papers), the URL of a hosted one, or inline rules"
 )
-_COUNTRY = "Two-letter country of the results"
-
-BRAVE_DESCRIPTION = (
-    "Search Brave's independent web index: titles, addresses and snippets, with live data (weather, stocks, sports, "
-    "currencies, calculations, definitions) where there is some. The first tool for every question. One call, no further pages."
-)
-CONTEXT_DESCRIPTION = (
-    "Get passages, tables and code out of the web pages that fit a query, chosen by relevance, with no page to open. For when "
-    "the snippets of brave_search are not enough."
-)
 
 
-class BraveSearchInput(BaseModel, extra="forbid"):
-    """The input of `brave_search`."""
+class BraveInput(BaseModel, extra="forbid"):
+    """What the two tools of Brave's take alike."""
 
     query: str = Field(
         min_length=2, description='The search query. Supports operators: "exact", -exclude, site:domain, filetype:pdf'
     )
+    freshness: str | SkipJsonSchema[None] = Field(
+        None, description="Recency: pd, pw, pm or py (past day, week, month, year), or a range such as 2024-01-01to2024-06-30"
+    )
+    country: str = Field("US", description="Two-letter country of the results")
+
+
+class BraveSearchInput(BraveInput):
+    """The input of `brave_search`."""
+
     count: int = Field(5, ge=1, le=20, description="Number of results")
-    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
-    country: str = Field("US", description=_COUNTRY)
     search_lang: str = Field("en", description="Language of the results (ISO 639-1)")
     safe_search: SafeSearch = Field("moderate", description="Filter for adult content")
     # the name on the wire is `goggles` today; models that know it are understood
@@ -96,10 +85,9 @@ class BraveSearchInput(BaseModel, extra="forbid"):
     )
 
 
-class BraveContextInput(BaseModel, extra="forbid"):
+class BraveContextInput(BraveInput):
     """The input of `brave_llm_context`."""
 
-    query: str = Field(min_length=2, description="The search query")
     maximum_number_of_tokens: int = Field(
         8_192, ge=1_024, le=32_768, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
     )
@@ -107,12 +95,10 @@ class BraveContextInput(BaseModel, extra="forbid"):
     context_threshold_mode: Literal["strict", "balanced", "lenient", "disabled"] = Field(
         "balanced", description="How well a passage must fit: strict for facts, lenient for broad research"
     )
-    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
-    country: str = Field("US", description=_COUNTRY)
     goggles: str | SkipJsonSchema[None] = Field(None, description=_GOGGLE)
 
 
-def brave_search_tool(search: Search, defaults: SearchRequest, *, price: Charges = ()) -> Tool:
+def brave_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = ()) -> Tool:
     """Return the tool; `search` asks Brave, `defaults` holds what the user set and the domains that bind the model."""
 
     async def find(given: BraveSearchInput, context: ToolContext) -> ToolOutput:
@@ -122,12 +108,19 @@ def brave_search_tool(search: Search, defaults: SearchRequest, *, price: Charges
         safe_search = defaults.safe_search if strict else given.safe_search
         request = replace(_request(given, defaults, given.goggles_id), language=language, safe_search=safe_search)
         results = await search(request)
-        rich = rich_passage(results)
-        found = plural(len(results), "result") + (f" and {rich.title.partition(': ')[2]}" if rich else "")
-        output = _output("brave_search", results, found)
-        return replace(output, passages=(rich, *output.passages), text="") if rich else output
+        return _output("brave_search", results, plural(len(results), "result"))
 
-    return _tool("brave_search", BRAVE_DESCRIPTION, BraveSearchInput, find, price, 20.0, routed=True)
+    return _tool(
+        "brave_search",
+        "Search Brave's independent web index: titles, addresses and snippets, with live data (weather, stocks, sports, "
+        "currencies, calculations, definitions) where there is some. The first tool for every question. One call, no further "
+        "pages.",
+        BraveSearchInput,
+        find,
+        price,
+        20.0,
+        routed=True,
+    )
 
 
 def brave_llm_context_tool(provider: BraveProvider, defaults: SearchRequest) -> Tool:
@@ -142,15 +135,23 @@ def brave_llm_context_tool(provider: BraveProvider, defaults: SearchRequest) -> 
         passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
         return replace(output, passages=passages)
 
-    return _tool("brave_llm_context", CONTEXT_DESCRIPTION, BraveContextInput, find, (Charge("brave", "context"),), 15.0)
+    return _tool(
+        "brave_llm_context",
+        "Get passages, tables and code out of the web pages that fit a query, chosen by relevance, with no page to open. For "
+        "when the snippets of brave_search are not enough.",
+        BraveContextInput,
+        find,
+        (Charge("brave", "context"),),
+        15.0,
+    )
 
 
 def _tool(
     name: str,
     description: str,
     model: type[BaseModel],
-    work: Work,
-    price: Charges,
+    work: ToolCallable,
+    price: tuple[Charge, ...],
     timeout_s: float = 35.0,
     *,
     routed: bool = False,
@@ -204,14 +205,6 @@ Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary"
 # Links of one page, or of one site, that the model gets; the panel has all.
 MODEL_LINKS = 200
 
-SCRAPE_DESCRIPTION = (
-    "Read one web page in full, JavaScript included, as Markdown with its links. For a known address, when passages are not "
-    "enough."
-)
-SEARCH_DESCRIPTION = (
-    "Search the web and read the top results in full, in one call. For when whole pages are needed and no address is known."
-)
-MAP_DESCRIPTION = "List the addresses of a site, from its sitemap and what search engines know of it, to explore its structure."
 # Formats that come as one text, with their headings.
 _TEXTS = {"markdown": "", "summary": "Summary", "html": "HTML", "rawHtml": "Raw HTML", "screenshot": "Screenshot"}
 
@@ -268,7 +261,7 @@ def firecrawl_scrape_tool(provider: FirecrawlProvider, defaults: SearchRequest) 
     price = (Charge("firecrawl", "fetch", unit="credit"),)
 
     async def read(given: ScrapeInput, context: ToolContext) -> ToolOutput:
-        url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
+        url = _judged(given.url.strip(), defaults, is_known(given.url, context.known_urls))
         body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
         raw = await provider.ask(body, "/v2/scrape")
         data = provider.part(raw, dict, "data")
@@ -280,7 +273,14 @@ def firecrawl_scrape_tool(provider: FirecrawlProvider, defaults: SearchRequest) 
             output = unread(url, exc)
         return replace(output, charges=provider.charges(raw, price))
 
-    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, price)
+    return _tool(
+        "firecrawl_scrape",
+        "Read one web page in full, JavaScript included, as Markdown with its links. For a known address, when passages are "
+        "not enough.",
+        ScrapeInput,
+        read,
+        price,
+    )
 
 
 def firecrawl_search_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> Tool:
@@ -293,7 +293,14 @@ def firecrawl_search_tool(provider: FirecrawlProvider, defaults: SearchRequest) 
 
     # Two credits for the search and one for each of the ten pages it may read.
     charge = Charge("firecrawl", "search", Decimal(12), "credit")
-    return _tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, (charge,))
+    return _tool(
+        "firecrawl_search",
+        "Search the web and read the top results in full, in one call. For when whole pages are needed and no address is "
+        "known.",
+        SearchInput,
+        search,
+        (charge,),
+    )
 
 
 def firecrawl_map_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> Tool:
@@ -301,14 +308,21 @@ def firecrawl_map_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> 
     price = (Charge("firecrawl", "map", unit="credit"),)
 
     async def list_site(given: MapInput, context: ToolContext) -> ToolOutput:
-        url, known = given.url.strip(), context.known_urls
-        url = _judged(url, defaults, is_known(url, known) or _is_known_site(url, known))
+        known = is_known(given.url, context.known_urls) or _is_known_site(given.url, context.known_urls)
+        url = _judged(given.url.strip(), defaults, known)
         body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
         raw = await provider.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
-        provider.part(raw, list, "links")
-        return replace(_map_output(raw, url, given.limit), charges=provider.charges(raw, price))
+        found = map(provider.result, provider.part(raw, list, "links"))
+        links = list({link.url: link for link in found if link}.values())[: given.limit]
+        return replace(_map_output(links, url), panel_data=raw, charges=provider.charges(raw, price))
 
-    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, price)
+    return _tool(
+        "firecrawl_map",
+        "List the addresses of a site, from its sitemap and what search engines know of it, to explore its structure.",
+        MapInput,
+        list_site,
+        price,
+    )
 
 
 def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
@@ -317,18 +331,16 @@ def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
     Raises:
         FetchError: it may not; the message names the rule.
     """
-    check_url(url.strip(), allow=allow_from_environment())
-    judge_address(url.strip(), known, defaults.allowed_domains, defaults.blocked_domains)
-    return url.strip()
+    check_url(url, allow=allow_from_environment())
+    judge_address(url, known, defaults.allowed_domains, defaults.blocked_domains)
+    return url
 
 
 def _is_known_site(url: str, known: Collection[str]) -> bool:
     """Return whether the address is a bare host that stands in a known address, or the domain above such a host."""
-    parts = urlsplit(comparable(url))
-    if parts.path.strip("/") or parts.query or not parts.hostname or "." not in parts.hostname:
-        return False
-    hosts = {urlsplit(comparable(candidate)).hostname or "" for candidate in known}
-    return any(host == parts.hostname or host.endswith(f".{parts.hostname}") for host in hosts)
+    host = host_of(url.strip())
+    is_bare = "." in host and comparable(url).endswith(f"://{host}")
+    return is_bare and any(host_matches(candidate, [host]) for candidate in known)
 
 
 def _page(data: Mapping[str, Any], asked: str = "") -> Page:
@@ -337,9 +349,8 @@ def _page(data: Mapping[str, Any], asked: str = "") -> Page:
     The content is everything that came as text: the Markdown of the main content, then other formats under headings. `note`
     says what is wrong with the page ("" when nothing is); such a page was billed like any other.
     """
-    metadata = base.mapping(data.get("metadata"))
-    addresses = map(base.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url"), asked))
-    status = base.number(metadata.get("statusCode")) or 0
+    addresses = map(base.address, base.values(data, "metadata.url metadata.sourceURL url"))
+    status = base.number(base.at(data, "metadata.statusCode")) or 0
     text = "\n\n".join(f"## {title}\n\n{text}" if title else text for title, text in _texts(data)).strip()
     lines = text.count("\n") + 1
     return Page(
@@ -349,9 +360,10 @@ def _page(data: Mapping[str, Any], asked: str = "") -> Page:
         content=text,
         lines_read=lines,
         total_lines=lines,
-        published_date=base.moment(*base.values(metadata, PUBLISHED)),
-        note=base.text(metadata.get("error"), 500) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
-        links=tuple(dict.fromkeys(filter(None, map(base.address, base.items(data.get("links")))))),
+        published_date=base.moment(*base.values(data, PUBLISHED)),
+        note=base.text(base.at(data, "metadata.error"), 500)
+        or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
+        links=tuple(dict.fromkeys(filter(None, map(base.address, base.values(data, "links"))))),
     )
 
 
@@ -359,7 +371,7 @@ def _panel(page: Page, data: Mapping[str, Any]) -> str:
     """Return a page for its panel: its text, its links, and what is known about it."""
     import yaml
 
-    metadata = base.mapping(data.get("metadata"))
+    metadata = data.get("metadata")
     about = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) if metadata else ""
     links = "## Links\n\n" + "\n".join(f"- {link}" for link in page.links) if page.links else ""
     return "\n\n".join(filter(None, [page.content, links, f"## Metadata\n\n{fenced(about, 'yaml')}" if about else ""]))
@@ -371,7 +383,7 @@ def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = data.get(name)
         if isinstance(text, str) and text:
             yield heading, fenced(visible(text), "html") if "tml" in name else visible(text)
-    if images := [image for image in map(base.address, base.items(data.get("images"))) if image]:
+    if images := [image for image in map(base.address, base.values(data, "images")) if image]:
         yield "Images", "\n".join(f"- {image}" for image in images)
 
 
@@ -391,15 +403,14 @@ def _page_output(page: Page, data: Mapping[str, Any]) -> ToolOutput:
     if page.links:
         more = f"\nlinks: {MODEL_LINKS} of {len(page.links):,}" if len(page.links) > MODEL_LINKS else ""
         paragraphs = (*paragraphs, "Links:\n" + "\n".join(f"- {link}" for link in page.links[:MODEL_LINKS]) + more)
-    if not paragraphs:
-        return output
-    return replace(output, text="", passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
+    passage = Passage(page.final_url, page.title, paragraphs, page.published_date, "page")
+    return replace(output, text="", passages=(passage,)) if paragraphs else output
 
 
 def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -> ToolOutput:
     """Return the output of a search with its pages; a result whose page could not be read gives its snippet."""
     pages = {base.address(item.get("url")): (_page(item), item) for item in items if item.get("markdown")}
-    read = {url: page for url, (page, _) in pages.items() if not page.note}
+    read = {url: page for url, (page, _) in pages.items() if page.content and not page.note}
     room = MODEL_CHARACTERS // max(1, len(read))
     passages, panel = [], []
     for result in results:
@@ -407,30 +418,21 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
         if page is not None:
             date = page.published_date or result.published_date
             passage = Passage(result.url, page.title or result.title, blocks(_cut(page.content, room)), date, "page")
-        passages += [passage] if passage.paragraphs else []
+        passages.append(passage)
         body = _panel(*pages[result.url]) if result.url in pages else result.description
         panel.append(f"# {result.title or result.url}\n\n{result.url}\n\n{body}".rstrip())
-    links = (link for page in read.values() for link in page.links)
-    return ToolOutput(
-        f"{plural(len(results), 'result')} for '{shorten(plain(results.query), 80)}'",
+    output = _output("firecrawl_search", results, plural(len(results), "result"))
+    return replace(
+        output,
         passages=tuple(passages),
-        text="" if passages else f"No results found for {results.query!r} (firecrawl).",
-        panel_title=f"firecrawl_search: {results.query}",
         panel_data="\n\n---\n\n".join(panel) if pages else results.body,
-        urls=tuple(dict.fromkeys((*(result.url for result in results), *links))),
-        charges=results.charges,
-        notices=results.notices,
-        results=results,
+        urls=tuple(dict.fromkeys((*output.urls, *(link for page in read.values() for link in page.links)))),
     )
 
 
-def _map_output(raw: base.Json, asked: str, limit: int) -> ToolOutput:
-    """Return the output of a map: every address is a line, in blocks of 25. Servers of version 1 give plain addresses."""
-    items = [item if isinstance(item, dict) else {"url": item} for item in base.items(raw.get("links"))]
-    found = {
-        link.url: link for item in items if (link := base.hit(item.get("title"), item.get("url"), item.get("description")))
-    }
-    links, site = list(found.values())[:limit], short_address(asked, 80)
+def _map_output(links: Sequence[SearchResult], asked: str) -> ToolOutput:
+    """Return the output of a map: every address is a line, in blocks of 25."""
+    site = short_address(asked, 80)
     lines = [
         " — ".join(filter(None, (link.url, shorten(link.title, 100), shorten(link.description, 200))))
         for link in links[:MODEL_LINKS]
@@ -443,7 +445,6 @@ def _map_output(raw: base.Json, asked: str, limit: int) -> ToolOutput:
         passages=(Passage(asked, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
         text="" if links else f"No URLs found on {site}.",
         panel_title=f"firecrawl_map: {asked}",
-        panel_data=dict(raw),
         urls=tuple(link.url for link in links),
     )
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -58,8 +57,6 @@ _RICH_CHARACTERS = 8_000
 
 # Seconds that reading the pages of one search may take in all.
 READ_S = 4.0
-# Seconds that the last page has when all the others have been read.
-LAST_S = 1.0
 
 Search = Callable[[SearchRequest], Awaitable[SearchResults]]
 
@@ -112,15 +109,14 @@ def web_search_tool(
     async def call(given: WebSearchInput | PairInput, context: ToolContext) -> ToolOutput:
         try:
             request = narrowed(defaults, given)
-            results = without(await search(request), given.blocked_domains) if seed else await search(request)
+            results = await search(request)
         except (ConfigError, ProviderError) as exc:
             # seed 000's sentence and the reason, or what is wrong with the input
             return refused(exc, text=f"{UNAVAILABLE} ({exc})" if isinstance(exc, ProviderError) else "")
-        output = search_output(results)
-        if seed and (rich := rich_passage(results)):
-            return replace(output, passages=(rich, *output.passages), text="")
-        wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(("http://", "https://"))] if pages else []
-        return with_pages(output, await read_pages(wanted, request, pages)) if pages and wanted else output
+        blocked = tuple(map(clean_domain, given.blocked_domains))  # a request has room for one of the two lists only
+        kept = tuple(hit for hit in results if not host_matches(hit.url, blocked))
+        results = replace(results, results=kept)
+        return await with_pages(results, request, pages) if pages else search_output(results)
 
     if seed is None:
         return Tool(name, DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
@@ -134,41 +130,28 @@ def narrowed(defaults: SearchRequest, given: WebSearchInput | PairInput) -> Sear
     Raises:
         ConfigError: a domain of the input is none.
     """
-    allowed = tuple(map(clean_domain, given.allowed_domains))
-    blocked = tuple(map(clean_domain, given.blocked_domains))
-    if defaults.allowed_domains:
-        inside = tuple(d for d in allowed if any(d == a or d.endswith(f".{a}") for a in defaults.allowed_domains))
-        allowed, blocked = inside or defaults.allowed_domains, ()
+    allowed, blocked = (tuple(map(clean_domain, names)) for names in (given.allowed_domains, given.blocked_domains))
+    if users := defaults.allowed_domains:
+        allowed = tuple(domain for domain in allowed if host_matches(f"//{domain}", users)) or users
     elif defaults.blocked_domains:
         allowed, blocked = (), tuple(dict.fromkeys((*defaults.blocked_domains, *blocked)))
-    elif allowed:
-        blocked = ()
     return replace(
         defaults,
         query=given.query,
         freshness=getattr(given, "freshness", None) or defaults.freshness,
         allowed_domains=allowed,
-        blocked_domains=blocked,
+        blocked_domains=() if allowed else blocked,
     )
 
 
-def without(results: SearchResults, domains: list[str]) -> SearchResults:
-    """Return the results that are on none of the domains; an engine takes only one of the two lists.
-
-    Raises:
-        ConfigError: one of them is no domain.
-    """
-    blocked = tuple(map(clean_domain, domains))
-    return replace(results, results=tuple(hit for hit in results if not host_matches(hit.url, blocked)))
-
-
 def search_output(results: SearchResults) -> ToolOutput:
-    """Return the output for the results of a search."""
+    """Return the output for the results of a search, live data first."""
     hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
+    passages = (*rich_passages(results), *map(as_passage, results))
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
-        passages=tuple(passage for result in results if (passage := as_passage(result)).paragraphs),
-        text="" if results else f"No results found for {results.query!r} ({results.provider}).",
+        passages=passages,
+        text="" if passages else f"No results found for {results.query!r} ({results.provider}).",
         panel_title=f"{results.provider}: {results.query}",
         panel_data=_as_data(results) if results.body is None else results.body,
         urls=tuple(result.url for result in results),
@@ -181,119 +164,74 @@ def search_output(results: SearchResults) -> ToolOutput:
 # --- the pages of a search --------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class PageRead:
-    """What came of reading the page of a result: the page, or in words `why` not. `passages` are those that fit the query."""
-
-    hit: SearchResult
-    page: Page | None = None
-    why: str = "it took too long"
-    passages: tuple[str, ...] = ()
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the panel and the step say of it."""
-        if self.page is not None and self.passages:
-            tokens = sum(map(tokens_of, self.passages))
-            return {"url": self.hit.url, "read": "page", "tokens": tokens, "cached": self.page.cached}
-        return {"url": self.hit.url, "read": "snippet", "why": self.why}
-
-
-async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages: PageReading) -> list[PageRead]:
-    """Return what came of reading the pages of these results at the same time, with the passages that fit the query.
+async def with_pages(results: SearchResults, request: SearchRequest, pages: PageReading) -> ToolOutput:
+    """Return the output for the results of a search with, for the first of them, the passages of their pages that fit the
+    query. A result whose page could not be read keeps its snippet, with a note that says why.
 
     Raises:
         ReplayError: a page is not on the cassette that is replayed.
     """
-    reads, deadline = [PageRead(hit) for hit in hits], time.perf_counter() + READ_S
-
-    async def read(one: PageRead) -> None:
-        try:
-            one.page = await _page(one.hit.url, request, pages)
-        except ReplayError:
-            raise
-        except WebSearchError as exc:
-            # Without the advice how to open a private address: a page chose this one.
-            one.why = shorten(plain(str(exc).partition(TO_OPEN)[0]), 160).rstrip(".")
-        except Exception as exc:  # a page must not cost the search
-            one.why = f"reading it failed with {type(exc).__name__}"
-
-    tasks = [asyncio.create_task(read(one)) for one in reads]
-    try:
-        await (asyncio.gather(*tasks) if pages.exact else _in_time(tasks, reads, deadline))
-    finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for missed in (exc for exc in ended if isinstance(exc, ReplayError)):
-        raise missed
-    found = [one for one in reads if one.page is not None]
-    if not found:
-        return reads
-    texts = [(one.hit.title or page.title, page.content) for one in found if (page := one.page)]
+    hits = [hit for hit in results[: pages.most] if hit.url.lower().startswith(("http://", "https://"))]
+    output = search_output(results)
+    if not hits:
+        return output
+    read = await asyncio.gather(*(_read_page(hit.url, request, pages) for hit in hits))
+    texts = [
+        (hit.title or page.title, page.content) if isinstance(page, Page) else ("", "")
+        for hit, page in zip(hits, read, strict=True)
+    ]
     chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
-    for one, passages in zip(found, chosen, strict=True):
-        one.passages, one.why = passages, "" if passages else "nothing on it fits the query"
-    return reads
-
-
-async def _in_time(tasks: Sequence[asyncio.Task[None]], reads: Sequence[PageRead], deadline: float) -> None:
-    """Wait for tasks until `deadline`; the last one has `LAST_S` from the moment when only it is missing."""
-    waiting: set[asyncio.Task[None]] = set(tasks)
-    while waiting and (left := deadline - time.perf_counter()) > 0:
-        last = len(waiting) == 1 and any(one.page is not None for one in reads)
-        limit = min(left, LAST_S) if last else left
-        done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            return
-
-
-async def _page(url: str, request: SearchRequest, pages: PageReading) -> Page:
-    """Return a page that may be read automatically.
-
-    Raises:
-        WebSearchError: it may not, or cannot, be read, or there is no text on it.
-    """
-    allowed, blocked = request.allowed_domains, request.blocked_domains
-    judge_address(url, True, allowed, blocked)
-    page = await pages.reader().read(url, fresh=pages.fresh, robots=True, timeout_s=READ_S)
-    judge_domain(page.final_url, REDIRECTED, allowed, blocked)
-    if not page.content.strip():
-        raise FetchError("there is no text on the page")
-    return page
-
-
-def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
-    """Return a search's output with the passages of the pages that were read; the other results keep their snippets."""
-    assert output.results is not None
-    by_url = {one.hit.url: one for one in reads}
-    passages = [_passage(hit, by_url.get(hit.url)) for hit in output.results]
-    known = [addresses_of_page(one.page) for one in reads if one.page is not None and one.passages]
-    read = sum(1 for one in reads if one.passages)
-    facts = [one.facts for one in reads]
-    body = output.panel_data if output.results.body is None else output.results.raw
+    facts, instead, urls = list[dict[str, Any]](), dict[str, Passage](), list(output.urls)
+    for hit, page, passages in zip(hits, read, chosen, strict=True):
+        if isinstance(page, Page) and passages:
+            facts.append({"url": hit.url, "read": "page", "tokens": sum(map(tokens_of, passages)), "cached": page.cached})
+            instead[hit.url] = _of_page(hit, page, passages)
+            urls += addresses_of_page(page)
+        else:
+            why = page if isinstance(page, str) else "nothing on it fits the query"
+            facts.append({"url": hit.url, "read": "snippet", "why": why})
+            instead[hit.url] = replace(as_passage(hit), note=f"{UNREAD}{why}.)")
+    body = output.panel_data if results.body is None else results.raw
     return replace(
         output,
-        summary=f"{output.summary}; {read} of {plural(len(reads), 'page')} read",
-        passages=tuple(passage for passage in passages if passage.paragraphs),
+        summary=f"{output.summary}; {sum(fact['read'] == 'page' for fact in facts)} of {plural(len(hits), 'page')} read",
+        passages=tuple(instead.get(passage.url, passage) for passage in output.passages),
         panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
-        urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
+        urls=tuple(dict.fromkeys(urls)),
         log={"pages": facts},
     )
 
 
-def _passage(hit: SearchResult, read: PageRead | None) -> Passage:
-    """Return what the model gets of a result: passages of its page or, with a word on why, its snippet."""
-    snippet = as_passage(hit)
-    if read is None:
-        return snippet
-    if not read.passages or read.page is None:
-        return replace(snippet, note=f"{UNREAD}{read.why}.)")
-    page = read.page
+async def _read_page(url: str, request: SearchRequest, pages: PageReading) -> Page | str:
+    """Return a page that may be read automatically, or in words why there is none.
+
+    Raises:
+        ReplayError: it is not on the cassette that is replayed.
+    """
+    allowed, blocked = request.allowed_domains, request.blocked_domains
+    try:
+        judge_address(url, True, allowed, blocked)
+        async with asyncio.timeout(None if pages.exact else READ_S):
+            page = await pages.reader().read(url, fresh=pages.fresh, robots=True, timeout_s=READ_S)
+        judge_domain(page.final_url, REDIRECTED, allowed, blocked)
+    except ReplayError:
+        raise
+    except TimeoutError:
+        return "it took too long"
+    except WebSearchError as exc:
+        # Without the advice how to open a private address: a page chose this one.
+        return shorten(plain(str(exc).partition(TO_OPEN)[0]), 160).rstrip(".")
+    except Exception as exc:  # a page must not cost the search
+        return f"reading it failed with {type(exc).__name__}"
+    return page if page.content.strip() else "there is no text on the page"
+
+
+def _of_page(hit: SearchResult, page: Page, passages: tuple[str, ...]) -> Passage:
+    """Return what the model gets of a result whose page was read."""
     date = hit.published_date or page.published_date
     dated = (f"Published: {date.date().isoformat()}",) if date else ()
-    moved = comparable(page.final_url) != comparable(hit.url)
-    return Passage(page.final_url if moved else hit.url, hit.title or page.title, (*read.passages, *dated), date, "page")
+    url = hit.url if comparable(page.final_url) == comparable(hit.url) else page.final_url
+    return Passage(url, hit.title or page.title, (*passages, *dated), date, "page")
 
 
 def _as_data(results: SearchResults) -> dict[str, object]:
@@ -305,8 +243,8 @@ def _as_data(results: SearchResults) -> dict[str, object]:
     return {"query": results.query, "provider": results.provider, "results": rows}
 
 
-def rich_passage(results: SearchResults) -> Passage | None:
-    """Return the rich result (weather, a stock, a conversion …) that came along with a search, None without one.
+def rich_passages(results: SearchResults) -> list[Passage]:
+    """Return the rich result (weather, a stock, a conversion …) that came along with a search, if one did.
 
     Its source is the page on which Brave shows the same to people.
     """
@@ -314,11 +252,11 @@ def rich_passage(results: SearchResults) -> Passage | None:
 
     entries = [entry for entry in values(results.extra.get("rich"), "results") if isinstance(entry, dict)]
     if not entries:
-        return None
+        return []
     texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
     kinds = ", ".join(filter(None, dict.fromkeys(plain(entry.get("subtype")) for entry in entries)))
     url = f"https://search.brave.com/search?q={quote_plus(results.query)}"
-    return Passage(url, f"Brave rich result: {kinds or 'data'}", tuple(shorten(text, _RICH_CHARACTERS) for text in texts))
+    return [Passage(url, f"Brave rich result: {kinds or 'data'}", tuple(shorten(text, _RICH_CHARACTERS) for text in texts))]
 
 
 # --- web_fetch --------------------------------------------------------------------------------------------------------
@@ -336,8 +274,8 @@ MOST_ENDS = 16
 
 _SCHEME = r"(?:https?|corpus|file)://"
 _INSIDE = r"[^\s<>\"`{}|\\^]"
-_RUN = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}{_INSIDE}+", re.IGNORECASE)
-_NEXT = re.compile(rf"(?<=[,;'()\[\]\x80-\U0010ffff])(?={_SCHEME})", re.IGNORECASE)
+# It ends where another begins behind punctuation; one that stands in a path or a query is a part of it.
+_ADDRESS = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}(?:(?!(?<=[,;'()\[\]\x80-\U0010ffff]){_SCHEME}){_INSIDE})+", re.IGNORECASE)
 _BARE = re.compile(rf"(?<![\w@/.:-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.)+[a-z]{{2,24}}(?:/{_INSIDE}*)?", re.IGNORECASE)
 # Thai and its neighbours, Hangul, kana and Han: words follow an address without a blank.
 _UNSPACED = (
@@ -348,11 +286,7 @@ _UNSPACED = (
 _BETWEEN = re.compile(rf"[,;'()\[\]]|[^\w\x00-\x7f]|{_UNSPACED}")
 # Where an address may end before its end.
 _END = re.compile(rf"[,;')\]]|[^\w\x00-\x7f]|(?<=[\x00-\x7f]){_UNSPACED}")
-# Not within a host's name, whose labels may hold such letters and symbols ("abc中国.cn"), but no punctuation.
-_HOST = re.compile(r"[a-z]+://[^/?#]*", re.IGNORECASE)
-_LABELS = re.compile(r"[^\x00-\x7f\u2000-\u206f\u3000-\u303f\uff00-\uff20].*\.\w")
-# How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!".
-_ABBREVIATED = re.compile(r"[_.][A-Za-z]{1,5}\.$|_[^/_]+[!?]$")
+# What stands behind an address and belongs to the sentence or to its Markdown.
 _ENDING = ".,;:!?'\"*_(["
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 
@@ -469,77 +403,54 @@ def failure_text(exc: WebSearchError) -> str:
 
 def addresses_in(text: str) -> set[str]:
     """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
-    found = explicit_addresses(text)
-    rest = _RUN.sub(_beside, text)
+    found, rest = explicit_addresses(text), _ADDRESS.sub(" ", text)
     for part in (rest, _BETWEEN.sub(" ", rest)):
         for match in _BARE.finditer(part):
-            for reading in _readings(f"https://{match[0]}"):
-                found |= {reading, reading.replace("https", "http", 1)}
+            found |= _readings(f"https://{match[0]}") | _readings(f"http://{match[0]}")
     return found
 
 
 def explicit_addresses(text: str) -> set[str]:
     """Return the full addresses in text that came from the web; bare names in it do not count."""
-    found: set[str] = set()
-    for run in _RUN.finditer(text):
-        found.update({_trim(run[0])}, *map(_readings, _NEXT.split(run[0])))
-    return found
+    return {reading for address in _ADDRESS.finditer(text) for reading in _readings(address[0])}
 
 
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: those a person wrote, and those in the results of tools."""
-    content = message["content"]
-    if isinstance(content, str):
-        return addresses_in(content)
-    found: set[str] = set()
-    for block in content if message["role"] == "user" else ():
-        if block.get("type") == "text":
-            found |= addresses_in(block.get("text", ""))
+    content, found = message["content"], set[str]()
+    if message["role"] != "user":
+        return found
+    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        found |= addresses_in(block.get("text") or "")
         inner = block.get("content")
-        for part in inner if isinstance(inner, list) else ():
-            if part.get("type") == "search_result":
-                found.add(part["source"])
-                found.update(*(explicit_addresses(text.get("text", "")) for text in part["content"]))
-            elif part.get("type") == "text":
-                found |= explicit_addresses(part.get("text", ""))
+        parts = inner if isinstance(inner, list) else []
+        results = [part for part in parts if part.get("type") == "search_result"]
+        found.update(result["source"] for result in results)
+        for part in (*parts, *(part for result in results for part in result["content"])):
+            found |= explicit_addresses(part.get("text") or "")
     return found
 
 
 def _readings(address: str) -> set[str]:
-    """Return what the address may be, at least with a host: all of it, and cut short where it may end before."""
-    host = _HOST.match(address)
-    host_end = host.end() if host else 0
-    ends = [end.start() for end in islice(_END.finditer(address), MOST_ENDS)]
-    cuts = [address, *(address[:at] for at in ends if not _LABELS.match(address, at, host_end))]
-    found = {_trim(cut) for cut in cuts} | {cut for cut in cuts if _ABBREVIATED.search(cut)}
-    return {reading for reading in found if reading and not reading.endswith("://")}
-
-
-def _beside(run: re.Match[str]) -> str:
-    """Return the bare names that stand right behind the addresses of a run, such as the next field of a table."""
-    return f" {' '.join(field for field in _BETWEEN.split(run[0])[1:] if _BARE.match(field))} "
-
-
-def _trim(address: str) -> str:
-    """Return the address without the punctuation of the sentence around it; a closing bracket stays if it was opened."""
-    end = len(address)
-    unopened = {")": address.count(")") - address.count("("), "]": address.count("]") - address.count("[")}
-    while end and (address[end - 1] in _ENDING or unopened.get(address[end - 1], 0) > 0):
-        unopened[address[end - 1]] = unopened.get(address[end - 1], 0) - 1
-        end -= 1
-    return address[:end]
+    """Return what the address may be: all of it, and cut short where it may end before."""
+    ends = (end.start() for end in islice(_END.finditer(address), MOST_ENDS))
+    cuts = [address, *(address[:at] for at in ends)]
+    return {*cuts, *(cut.rstrip(_ENDING) for cut in cuts)}
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
-    part, is_cut = _for_model(page, limit, room)
-    last = offset + part.lines_read - 1
-    lines = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
-    what = lines if 0 < part.lines_read < part.total_lines else plural(part.lines_read, "line")
+    """Return the lines that the model gets: at most `limit`, in `room` characters; a first line that is longer is cut."""
+    lines = page.content.split("\n")[: min(limit, page.lines_read)]
+    whole = lines[: sum(end <= room + 1 for end in accumulate(len(line) + 1 for line in lines))]
+    kept = whole or [line[:room] for line in lines[:1]]
+    last = offset + len(kept) - 1
+    numbers = f"lines {offset:,}–{last:,} of {page.total_lines:,}"
+    what = numbers if 0 < len(kept) < page.total_lines else plural(len(kept), "line")
     output = ToolOutput(
-        f"read {what} of {short_address(part.final_url, 80)}{' (cached)' if part.cached else ''}",
+        f"read {what} of {short_address(page.final_url, 80)}{' (cached)' if page.cached else ''}",
         panel_title=page.title or short_address(page.final_url, 80),
         panel_data=page.content,
         urls=addresses_of_page(page),
@@ -547,14 +458,13 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
         notices=(f"{short_address(page.final_url, 80)}: {page.note}",) if page.note else (),
         page=page,
     )
-    paragraphs = blocks(part.content)
+    paragraphs = blocks("\n".join(kept))
     if not paragraphs:
         note = f"; note: {page.note}" if page.note else ""
-        text = f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}{note}"
-        return replace(output, text=text)
-    if is_cut or part.lines_read < part.total_lines:
-        cut = f"; line {last} is cut at {room:,} characters" if is_cut else ""
-        paragraphs = (*paragraphs, lines + cut + (f"; next_offset: {last + 1}" if last < part.total_lines else ""))
+        return replace(output, text=f"content: empty; lines_read: {len(kept)}; total_lines: {page.total_lines}{note}")
+    if not whole or len(kept) < page.total_lines:
+        cut = "" if whole else f"; line {last} is cut at {room:,} characters"
+        paragraphs = (*paragraphs, numbers + cut + (f"; next_offset: {last + 1}" if last < page.total_lines else ""))
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
 
 
@@ -562,13 +472,3 @@ def addresses_of_page(page: Page) -> tuple[str, ...]:
     """Return the addresses that the page makes known: its own, its links, and what else those of a table or a text may be."""
     others = (reading for link in page.links for reading in sorted(explicit_addresses(link)))
     return tuple(islice(dict.fromkeys((page.final_url, *page.links, *islice(others, MOST_ADDRESSES))), MOST_ADDRESSES))
-
-
-def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
-    """Return the lines that the model gets, and whether the first of them had to be cut to fit in `most` characters."""
-    lines = page.content.split("\n")[:limit] if page.lines_read else []
-    ends = accumulate(len(line) + 1 for line in lines)
-    kept = lines[: sum(end <= most + 1 for end in ends)]
-    if lines and not kept:
-        return replace(page, content=lines[0][:most], lines_read=1), True
-    return replace(page, content="\n".join(kept), lines_read=len(kept)), False

@@ -564,7 +564,7 @@ def test_an_engine_is_asked_again_when_its_time_is_over(
     brave.answer(PAGE)
     use = Use(tmp_path)
     assert [use.search(query).attempts[0].status for query in ("first one", "second one")] == [status, status]
-    assert len(brave.requests) == tries and use.router.first() == "wikipedia"
+    assert len(brave.requests) == tries and use.router.plan(SearchRequest("fourth one")).provider == "wikipedia"
     assert re.search("ask(ed)? again (at|before)", {name: why for name, _, why in use.router.chain()}["brave"])
     use.now += seconds + 1
     assert use.search("third one").provider == "brave"

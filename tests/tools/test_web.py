@@ -392,13 +392,16 @@ def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
     assert snippet["text"] == "A snippet." and why in note["text"] and answer.trace[1].log["pages"][0]["read"] == "snippet"
 
 
-def test_a_slow_page_keeps_nobody_waiting(messages_api: Any, brave_api: Any, public_web: Any) -> None:
-    """The others are used, and its download ends."""
-    slow = about(public_web, "http://slow.example.org/about", delay_s=600)
-    brave_api.reply([hit(slow, "Ruby", "A snippet."), hit(about(public_web), "Ruby", "Other.")])
-    answer = asked(messages_api)
-    assert [page["read"] for page in answer.trace[1].log["pages"]] == ["snippet", "page"]
-    assert "it took too long" in words_of(results_of(messages_api.bodies[-1])[0]) and answer.trace[1].milliseconds < 50_000
+def test_a_slow_page_is_not_waited_for(
+    messages_api: Any, brave_api: Any, public_web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result keeps the snippet, and its download ends."""
+    monkeypatch.setattr("ipy_websearch.tools.web.READ_S", 0.2)
+    brave_api.reply([hit(about(public_web, delay_s=600), "Ruby", "A snippet.")])
+    asked(messages_api)
+    assert words_of(results_of(messages_api.bodies[-1])[0]).startswith(
+        "A snippet.\n(Only a snippet: the page was not read: it took"
+    )
     while public_web.active:
         time.sleep(0.02)
 
@@ -544,7 +547,6 @@ WIKI = "https://en.wikipedia.org/wiki"
         ("url,name\nhttps://a.example/x,Acme Inc", ["https://a.example/x"]),
         ("https://a.example/x;Acme", ["https://a.example/x"]),
         ("https://a.example/x,https://b.example/y", ["https://a.example/x", "https://b.example/y"]),
-        ("https://a.example/x,b.example/y,T", ["https://a.example/x", "https://b.example/y"]),
         ("a.example/x,b.example/y", ["https://a.example/x", "http://b.example/y"]),
         ("['https://a.example/x','https://b.example/y']", ["https://a.example/x", "https://b.example/y"]),
         ("[https://a.example/x](https://b.example/y)[z](https://c.example)", ["https://a.example/x", "https://b.example/y"]),
@@ -578,7 +580,6 @@ def test_an_address_is_known_whatever_stands_around_it(text: str, addresses: lis
             ["https://a.example/x,B", "https://a.example/", "https://a.example", "https://a.example/x/A"],
         ),
         ("https://a.example/?q=1,2", ["https://a.example/?q=", "https://a.example/?q=2", "https://a.example/?q=1&d=key"]),
-        ("https://a.example中国.cn/x", ["https://a.example", "https://a.example/x"]),
         ("https://web.archive.org/web/https://b.example/x", ["https://b.example/x"]),
         ("https://a.example/?to=b.example,c=d.example", ["https://b.example", "https://d.example"]),
         ("bücher.example", ["https://cher.example"]),
