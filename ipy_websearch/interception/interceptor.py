@@ -160,11 +160,10 @@ class WebSearchInterceptor:
         if self._enabled is not None and platform.name not in self._enabled:
             return []
         named = self._named or self._enabled is not None
-        found = [(tool, kind_of(tool, named=named), n) for n, tool in enumerate(tools)]
         return [
             web_tool(tool, kind, n, self._max_uses)
-            for tool, kind, n in found
-            if kind and (named or not runs_natively(tool, platform))
+            for n, tool in enumerate(tools)
+            if (kind := kind_of(tool, named=named)) and (named or not runs_natively(tool, platform))
         ]
 
     def _call(

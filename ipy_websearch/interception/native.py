@@ -102,16 +102,14 @@ def own_call(block: Mapping[str, Any]) -> tuple[int, str] | None:
 
 def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, *, cited: bool) -> Block:
     """Return the native result of a call; `cited` says whether a page may be cited."""
-    content: Any
     if output.is_error:
         known, code = _SEARCH_CODES if kind == "search" else _ERRORS, code_of(output)
-        content = {"type": f"web_{kind}_tool_result_error", "error_code": code if code in known else "unavailable"}
+        content: Any = {"type": f"web_{kind}_tool_result_error", "error_code": code if code in known else "unavailable"}
     elif kind == "fetch":
         content = _page(output, cited)
     else:
-        citable = {passage.url: passage for passage in output.passages}
-        hits = [(hit.url, Passage(hit.url, hit.title, (), hit.published_date)) for hit in output.results or ()]
-        content = [_hit(passage) for passage in (dict(hits) | citable).values()]
+        hits = {hit.url: Passage(hit.url, hit.title, (), hit.published_date) for hit in output.results or ()}
+        content = [_hit(passage) for passage in (hits | {passage.url: passage for passage in output.passages}).values()]
     return {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
 
 
@@ -168,9 +166,8 @@ def _given_page(content: Mapping[str, Any]) -> ToolOutput:
     if not (paragraphs := blocks(str(_mapping(document.get("source")).get("data") or ""))):
         return ToolOutput(summary="", text="content: empty")
     passage = Passage(str(content.get("url") or ""), str(document.get("title") or ""), paragraphs)
-    if _mapping(document.get("citations")).get("enabled"):
-        return ToolOutput(summary="", passages=(passage,))
-    return ToolOutput(summary="", text=plain_results((passage,)))
+    cited = _mapping(document.get("citations")).get("enabled")
+    return ToolOutput("", passages=(passage,)) if cited else ToolOutput("", text=plain_results((passage,)))
 
 
 def told(call: Mapping[str, Any], block: Mapping[str, Any]) -> str:
@@ -373,9 +370,6 @@ class EventWriter:
 
 # --- histories --------------------------------------------------------------------------------------------------------
 
-# Writes the result that the model is given for the call of that id.
-Render = Callable[[str, ToolOutput], Block]
-
 
 def is_sound(messages: Any) -> bool:
     """Return whether messages have the form that this code relies on; the API refuses others in its own words."""
@@ -408,10 +402,11 @@ def web_blocks(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Kind, bool]]
 class Unpacked:
     """The history as the model gets it, in `messages`; `sources` has counted it and knows our results.
 
-    `keep_foreign` leaves the API's own calls as they are, for the API.
+    `render` writes the result that the model is given for the call of an id. `keep_foreign` leaves the API's own calls as they
+    are, for the API.
     """
 
-    render: Render
+    render: Callable[[str, ToolOutput], Block]
     keep_foreign: bool = False
     sources: Sources = field(default_factory=Sources)
     messages: list[Message] = field(default_factory=list)
@@ -456,7 +451,11 @@ class Unpacked:
             if kind and own:
                 self._own(block, kind, own, answered)
             elif kind and not self.keep_foreign:
-                self._foreign(block)
+                if block["type"] == "server_tool_use":
+                    self._calls[str(block.get("id"))] = block
+                else:
+                    text = told(self._calls.get(str(block.get("tool_use_id")), {}), block)
+                    self._turn.append({"type": "text", "text": text})
             elif sendable(block):
                 self._turn.append(self._with_citations(block))
 
@@ -478,13 +477,6 @@ class Unpacked:
         elif call_id in self._calls and call_id not in self.sources.natives:
             self.sources.natives[call_id] = native = (block, self._calls[call_id])
             self._results.append({**self.render(call_id, given(*native)), **kept})
-
-    def _foreign(self, block: Mapping[str, Any]) -> None:
-        if block["type"] == "server_tool_use":
-            self._calls[str(block.get("id"))] = block
-        else:
-            text = told(self._calls.get(str(block.get("tool_use_id")), {}), block)
-            self._turn.append({"type": "text", "text": text})
 
     def _with_citations(self, block: Mapping[str, Any]) -> Block:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""

@@ -45,11 +45,6 @@ if TYPE_CHECKING:
 # 2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer.
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
 
-MAX_BREAKPOINTS = 4
-
-# Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client.
-TOOLS_TIMEOUT_S = 3_600.0
-
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
@@ -94,7 +89,8 @@ class InterceptedCall(Face):
         fetches = OUR_NAMES["fetch"] in self.tools
         context = ToolContext({url for message in messages for url in known_addresses(message)} if fetches else set())
         rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in self.wanted)]), MOST_ROUNDS)
-        meter = Meter(Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S))
+        # Uses and seconds have limits of each tool's own.
+        meter = Meter(Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=3_600.0))
         runner = CallRunner(self.tools, context, Panels(), self.booking.budget, meter, self.history.render)
         # A first request is the SDK's to send again.
         self.loop = Loop(self, self._sent, runner, messages, retries=0)
@@ -258,11 +254,11 @@ class InterceptedCall(Face):
         return {**choice, "name": OUR_NAMES[named.kind]} if named else choice
 
     def _marked(self) -> list[Message]:
-        """Return the history with a cache breakpoint on its last block, if the caller caches and a place is left.
+        """Return the history with a cache breakpoint on its last block, if the caller caches and one of four places is left.
 
         Where the whole request is marked, the API sets that one itself.
         """
-        caches = self.platform.caching and 0 < len(cache_marks(self.body)) < MAX_BREAKPOINTS
+        caches = self.platform.caching and 0 < len(cache_marks(self.body)) < 4
         if self.body.get("cache_control") or not caches:
             return self.loop.messages
         *others, last = self.loop.messages
@@ -276,7 +272,7 @@ class InterceptedCall(Face):
         if output.same_as:
             native = {**natives[output.same_as][0], "tool_use_id": own_id}
         else:
-            native = result_block(tool.kind, own_id, output, cited=tool.cited)
+            native = result_block(tool.kind, own_id, output, cited=tool.citations.get("enabled", False))
             self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
         natives[call.id] = (native, {"input": call.input})
         return self.history.render(call.id, given(*natives[call.id]))

@@ -48,16 +48,15 @@ OUR_NAMES: dict[Kind, str] = {"search": "ipy_web_search", "fetch": "ipy_web_fetc
 # What they are called in the replies to the caller.
 NATIVE_NAMES: dict[Kind, str] = {"search": "web_search", "fetch": "web_fetch"}
 
-# Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses.
-MAX_USES = 10
-
-_STANDARD: dict[str, Kind] = {"litellm_web_search": "search", "litellm_web_fetch": "fetch"}
-_STANDARD |= {name: kind for kind, name in OUR_NAMES.items()}
 _SHARED: dict[str, Kind] = {"WebSearch": "search", "web_search": "search", "WebFetch": "fetch", "web_fetch": "fetch"}
 # What a call of one of our tools may be named in a reply, whatever it was defined as (seed 004, "Response Detection").
-NAMES = _STANDARD | _SHARED
+NAMES: dict[str, Kind] = {
+    "litellm_web_search": "search",
+    "litellm_web_fetch": "fetch",
+    **{name: kind for kind, name in OUR_NAMES.items()},
+    **_SHARED,
+}
 
-_STATUS_CODES = {429: "too_many_requests", 413: "request_too_large", 414: "request_too_large"}
 _FETCH_CODES = {
     "(url_not_in_prior_context)": "url_not_in_prior_context",
     "not allowed": "url_not_allowed",
@@ -146,11 +145,6 @@ class WebTool(BaseModel):
     use_cache: StrictBool = True
     url_sources: None = None
 
-    @property
-    def cited(self) -> bool:
-        """Whether results may be cited: pages only where the caller says so."""
-        return self.kind == "search" or self.citations.get("enabled", False)
-
 
 def web_tool(tool: Mapping[str, Any], kind: Kind, index: int, max_uses: int | None) -> WebTool:
     """Return the web tool that a request defines, to be used `max_uses` times at most.
@@ -158,8 +152,8 @@ def web_tool(tool: Mapping[str, Any], kind: Kind, index: int, max_uses: int | No
     Raises:
         ConfigError: a field is not of its form, or there are both lists of domains; the API would refuse it too.
     """
-    given = {name: value for name, value in tool.items() if value is not None}
     try:
+        given = {name: value for name, value in tool.items() if value is not None}
         made = WebTool.model_validate({**given, "kind": kind, "index": index})
     except ValidationError as exc:
         first = exc.errors()[0]
@@ -202,8 +196,8 @@ def search_tool(
         kept = [result for result in results if not has_paths or _permitted(result.url, tool)]
         return replace(results, results=tuple(kept[: request.count]))
 
-    most = MAX_USES if tool.max_uses is None else tool.max_uses
-    return _ours(routed_search_tool(found, defaults, price=price), "search", most)
+    # When nobody says how many, it can be used ten times: the API's own loop makes as many searches before it pauses.
+    return _ours(routed_search_tool(found, defaults, price=price), "search", 10 if tool.max_uses is None else tool.max_uses)
 
 
 def fetch_tool(tool: WebTool, reader: PageReader) -> Tool:
@@ -256,7 +250,8 @@ def code_of(output: ToolOutput) -> str:
         case FetchError():
             return next((code for words, code in _FETCH_CODES.items() if words in output.text), "url_not_accessible")
         case _:
-            return _STATUS_CODES.get(getattr(output.error, "status", None) or 0, "unavailable")
+            known = {429: "too_many_requests", 413: "request_too_large", 414: "request_too_large"}
+            return known.get(getattr(output.error, "status", None) or 0, "unavailable")
 
 
 def _permitted(url: str, tool: WebTool) -> bool:

@@ -229,7 +229,6 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "modelTimeoutException": "timeout_error",
     "validationException": "invalid_request_error",
 }
-_FIELD = re.compile(rb"(event|data|id|retry)?:")  # what a stream begins with
 
 EventLists = AsyncIterator[list[Event]]
 
@@ -295,7 +294,7 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
             yield events
     with suppress(ModelError):  # the last one may lack the empty line behind it; what a stream broke off with is none
         yield _events_in(b"".join(held))
-    if began and not is_ours and not _FIELD.match(began):  # what begins as a stream was cut off
+    if began and not is_ours and not re.match(rb"(event|data|id|retry)?:", began):  # what begins as a stream was cut off
         raise no_message(began, redact)
 
 
@@ -488,9 +487,6 @@ def _string(value: Any) -> str:
 
 MAX_RETRIES = 2
 SPENT = "billing_error"  # the API's kind for an account whose money is used up, and ours where it says so in other ways
-_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota|usage limit", re.IGNORECASE)
-# An account without money gets a 400 too, beside the documented 402.
-_NO_CREDIT = re.compile(r"credit balance|usage limit", re.IGNORECASE)
 _TRANSIENT = frozenset(
     "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
 )
@@ -505,9 +501,8 @@ _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
     429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
     404: ("the Anthropic API does not know that", "check the model's name, and ANTHROPIC_BASE_URL where it is set"),
-    529: ("the Anthropic API is overloaded or failing", "ask again in a moment"),
+    500: ("the Anthropic API is overloaded or failing", "ask again in a moment"),
 }
-_ALIKE = {405: 404, 500: 529, 502: 529, 503: 529, 504: 529}
 
 
 def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES) -> float | None:
@@ -540,14 +535,16 @@ def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = s
     status, headers, named = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
     wait_s, kind = retry_after(headers), "do_not_retry" if headers.get("x-should-retry") == "false" else named
-    known = 413 if status == 400 and "prompt is too long" in detail else _ALIKE.get(status, status)
-    capped = status == 429 and wait_s is None and _SPEND_CAP.search(detail)
-    if status == 402 or capped or (status == 400 and _NO_CREDIT.search(detail)):
+    known = {405: 404, 502: 500, 503: 500, 504: 500, 529: 500}.get(status, status)
+    known = 413 if status == 400 and "prompt is too long" in detail else known
+    capped = status == 429 and wait_s is None and re.search("spend|credit|billing|monthly|quota|usage limit", detail, re.I)
+    # An account without money gets a 400 too, beside the documented 402.
+    if status == 402 or capped or (status == 400 and re.search("credit balance|usage limit", detail, re.I)):
         kind, known = SPENT, 402
     message = f"the Anthropic API refused the request ({status} {named}: {detail})".replace(" :", ":")
     if known in _EXPLAINED:
         what, advice = _EXPLAINED[known]
-        if known in (429, 529) and wait_s is not None and wait_s >= 5:
+        if known in (429, 500) and wait_s is not None and wait_s >= 5:
             advice = f"the server asks to be left alone for {duration(wait_s)}"
         message = f"{what} ({status}: {detail}); {advice}"
     return ModelError(message, status=status, request_id=exc.request_id, retry_after=wait_s, kind=kind)
@@ -558,8 +555,8 @@ def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_
     error = event["error"] if isinstance(event.get("error"), Mapping) else {}
     detail = shorten(redact(plain(error.get("message")) or "no reason given"), 300)
     kind = str(error.get("type") or "")
-    text = f"the model broke off its answer: {detail} ({kind or 'error'})"
-    return ModelError(text, status=200, request_id=event.get("request_id") or request_id, kind=kind)
+    message = f"the model broke off its answer: {detail} ({kind or 'error'})"
+    return ModelError(message, status=200, request_id=event.get("request_id") or request_id, kind=kind)
 
 
 def connection_error(exc: BaseException, address: str, redact: Callable[[str], str] = str) -> ModelError:
@@ -570,5 +567,5 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     detail = shorten(redact(plain(said) or name), 160)
     sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in _HUNG_UP
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
-    check = "ANTHROPIC_BASE_URL and the network" if os.environ.get("ANTHROPIC_BASE_URL") else "the network"
-    return ModelError(f"could not reach the model at {address}: {detail}; check {check}, or use --model offline", kind=kind)
+    advice = "check ANTHROPIC_BASE_URL, where it is set, and the network, or use --model offline"
+    return ModelError(f"could not reach the model at {address}: {detail}; {advice}", kind=kind)

@@ -73,7 +73,6 @@ PLATFORMS = {
     )
 }
 _PORTS = {"11434": "ollama", "1234": "lmstudio"}
-_CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
 
 
 @cache
@@ -106,8 +105,6 @@ ALIASES = {
     "fable": "claude-fable-5-2",
 }
 
-_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
-
 
 def model_id(name: str) -> str:
     """Return the id for a model's name; a name that is no alias is passed on as it is."""
@@ -116,12 +113,12 @@ def model_id(name: str) -> str:
 
 def cites(name: str) -> bool:
     """Return whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
-    return bool(_CITING.search(name))
+    return bool(re.search("claude|sonnet|opus|haiku|fable|mythos|^offline$", name, re.IGNORECASE))
 
 
 def _version(name: str) -> tuple[str, tuple[int, int]]:
     """Return the family of a model of Anthropic's and its version, ("", (0, 0)) for any other."""
-    found = _VERSION.search(name)
+    found = re.search(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)", name)
     return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
 
 
@@ -453,15 +450,13 @@ _WEIGHTS = (
     (bytes(range(0xF0, 0xF8)), 400),
 )
 
-# Keys, hashes and base64 take about twice as many tokens as words of the same letters; runs this long are few in prose.
-_NO_WORD = re.compile(rb"\b[\w+/]{24,}")
-
 
 def text_tokens(text: str) -> int:
     """Return the most tokens that a text is to be expected to have."""
     data = text.encode("utf-8", "surrogatepass")
     hundredths = sum(weight * (len(data) - len(data.translate(None, kind))) for kind, weight in _WEIGHTS)
-    hundredths += _LETTER * sum(map(len, _NO_WORD.findall(data)))
+    # Keys, hashes and base64 take about twice as many tokens as words of the same letters; runs this long are few in prose.
+    hundredths += _LETTER * sum(map(len, re.findall(rb"\b[\w+/]{24,}", data)))
     return -(-hundredths // 100)
 
 

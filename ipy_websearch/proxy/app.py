@@ -24,14 +24,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception import WebSearchInterceptor
-from ipy_websearch.model.upstream import Answered, Upstream
+from ipy_websearch.model.sdk_hook import Answered, Upstream
 from ipy_websearch.text import plain, shorten, sound
 
 # Most bytes of a request's body: as many as the API takes.
 MAX_BYTES = 32 * 2**20
-
-# Seconds that answers have to come to their end when the proxy does.
-END_S = 5.0
 
 _KINDS = {402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 
@@ -64,8 +61,8 @@ class Proxy:
     @asynccontextmanager
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
         yield
-        if self._tasks:  # cancelled by the server, they are still booking, and telling their clients
-            await asyncio.wait(tuple(self._tasks), timeout=END_S)
+        if self._tasks:  # cancelled by the server, they are still booking, and telling their clients: five seconds at most
+            await asyncio.wait(tuple(self._tasks), timeout=5.0)
         await self.server.aclose()
         await self._interceptor.session.aclose()
 

@@ -24,8 +24,8 @@ import platformdirs
 from tests.benchmarks import ROOT, keep, table
 from tests.benchmarks.server import BenchmarkServer
 
-PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm")
-LOOPS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM")
+PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]")
+LOOPS = ("hand", "SDK tool runner", "pydantic-ai")
 PATIENCE_S = 300
 ABOUT = (
     "The peers alone, each in a process of its own, against the server of the section Loop, where our own figures are: one "

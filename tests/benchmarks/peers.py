@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import sys
 import time
@@ -117,7 +116,7 @@ def sdk_runner(url: str) -> Ask:
             max_tokens=16_000,
             system=SYSTEM,
             tools=[web_search],
-            messages=[_user(question)],
+            messages=[{"role": "user", "content": question}],
             stream=True,
             thread=False,  # the server here keeps no conversations
         )
@@ -151,47 +150,7 @@ def pydantic_ai(url: str) -> Ask:
     return ask
 
 
-def litellm_loop(url: str) -> Ask:
-    """A loop over LiteLLM's streamed completions."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm
-
-    litellm.suppress_debug_info = True
-    hand = HandLoop(url, url)
-    schema = {k: v for k, v in TOOL.items() if k != "input_schema"} | {"parameters": TOOL["input_schema"]}
-    tools = [{"type": "function", "function": schema}]
-
-    async def ask(question: str) -> str:
-        messages: list[Any] = [{"role": "system", "content": SYSTEM}, _user(question)]
-        while True:
-            stream = await litellm.acompletion(
-                model=f"anthropic/{MODEL}",
-                api_key="k",
-                api_base=url,
-                max_tokens=16_000,
-                messages=messages,
-                tools=tools,
-                stream=True,
-            )
-            reply = litellm.stream_chunk_builder([chunk async for chunk in stream]).choices[0].message
-            if not reply.tool_calls:
-                return str(reply.content)
-            messages.append(reply.model_dump())
-            queries = [json.loads(call.function.arguments)["query"] for call in reply.tool_calls]
-            found = await asyncio.gather(*map(hand.search, queries))
-            messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": json.dumps(result)}
-                for call, result in zip(reply.tool_calls, found, strict=True)
-            ]
-
-    return ask
-
-
-LOOPS = {"hand": by_hand, "SDK tool runner": sdk_runner, "pydantic-ai": pydantic_ai, "LiteLLM": litellm_loop}
-
-
-def _user(text: str) -> Any:
-    return {"role": "user", "content": text}
+LOOPS = {"hand": by_hand, "SDK tool runner": sdk_runner, "pydantic-ai": pydantic_ai}
 
 
 async def loop_figures(make: Callable[[str], Ask], url: str) -> dict[str, float]:
@@ -221,18 +180,13 @@ async def loop_figures(make: Callable[[str], Ask], url: str) -> dict[str, float]
     return {**figures, "rounds_ms": statistics.median(walls)}
 
 
-def versions() -> str:
-    """Return the versions of the peers that are installed."""
-    return ", ".join(f"{name} {version(name)}" for name in ("anthropic", "pydantic-ai-slim", "litellm"))
-
-
 def main(arguments: list[str]) -> None:
-    """Measure one contender and print its figures."""
+    """Print the figures of one contender, or the versions of those that are installed."""
     if arguments == ["versions"]:
-        print(json.dumps(versions()))
-        return
-    name, url = arguments
-    print(json.dumps(asyncio.run(loop_figures(LOOPS[name], url))))
+        found: Any = ", ".join(f"{name} {version(name)}" for name in ("anthropic", "pydantic-ai-slim"))
+    else:
+        found = asyncio.run(loop_figures(LOOPS[arguments[0]], arguments[1]))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -41,11 +40,11 @@ from tests.fakes.rendering import (
     request_headers,
     stream,
 )
-from tests.fakes.replies import Failure, Part, new_id
+from tests.fakes.replies import Part, new_id
 from tests.fakes.server import Handler, Received, Server
 
 JSON = dict[str, Any]
-KINDS = ("succeeded", "errored", "canceled", "expired")
+KINDS = ("processing", "succeeded", "errored", "canceled", "expired")
 
 
 @dataclass(slots=True)
@@ -55,30 +54,24 @@ class Batch:
     id: str
     results: list[JSON]
     polls_left: int
-    created: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    @property
-    def ended(self) -> bool:
-        """Whether its results can be read."""
-        return self.polls_left < 0
 
     def body(self, url: str) -> JSON:
         """Return the batch object as the API shows it now."""
-        kinds = [entry["result"]["type"] for entry in self.results] if self.ended else []
+        ended = self.polls_left < 0
+        kinds = [entry["result"]["type"] if ended else "processing" for entry in self.results]
         return {
             "id": self.id,
             "type": "message_batch",
-            "processing_status": "ended" if self.ended else "in_progress",
+            "processing_status": "ended" if ended else "in_progress",
             "request_counts": {
-                "processing": 0 if self.ended else len(self.results),
-                **{kind: kinds.count(kind) for kind in KINDS},
+                kind: kinds.count(kind) for kind in ("processing", "succeeded", "errored", "canceled", "expired")
             },
-            "ended_at": _shown(datetime.now(UTC)) if self.ended else None,
-            "created_at": _shown(self.created),
-            "expires_at": _shown(self.created + timedelta(days=1)),
+            "ended_at": "2026-11-20T10:10:00Z" if ended else None,
+            "created_at": "2026-11-20T10:00:00Z",
+            "expires_at": "2026-11-21T10:00:00Z",
             "archived_at": None,
             "cancel_initiated_at": None,
-            "results_url": f"{url}/v1/messages/batches/{self.id}/results" if self.ended else None,
+            "results_url": f"{url}/v1/messages/batches/{self.id}/results" if ended else None,
         }
 
 
@@ -109,12 +102,6 @@ class Batches:
         self.known[batch.id] = batch
         return batch
 
-    def find(self, id: str) -> Batch:
-        """Return a batch, or refuse."""
-        if id not in self.known:
-            refuse(f"No message batch found with id {id}", 404, "not_found_error")
-        return self.known[id]
-
     def _result(self, request: JSON) -> JSON:
         try:
             message = self.answer(request["params"])
@@ -122,10 +109,6 @@ class Batches:
             error = {"type": "error", "error": {"type": refused.kind, "message": refused.message}, "request_id": None}
             return {"type": "errored", "error": error}
         return {"type": "succeeded", "message": message | {"usage": message["usage"] | {"service_tier": "batch"}}}
-
-
-def _shown(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds")
 
 
 async def serve(batches: Batches, request: web.Request, url: str, body: JSON | None) -> web.Response:
@@ -140,9 +123,11 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
             batches.swallow = False
             request.transport.close()
         return web.json_response(batch.body(url))
-    batch = batches.find(id)
+    if id not in batches.known:
+        refuse(f"No message batch found with id {id}", 404, "not_found_error")
+    batch = batches.known[id]
     if request.path.endswith("/results"):
-        if not batch.ended:
+        if batch.polls_left >= 0:
             refuse(f"Batch {id} has no available results", 404, "not_found_error")
         lines = batches.mangle([json.dumps(entry) for entry in reversed(batch.results)])  # the order is not promised
         return web.Response(text="".join(f"{line}\n" for line in lines), content_type="application/x-jsonl")
@@ -226,9 +211,7 @@ class MessagesAPI(Server):
         """Raise AssertionError for what a test should have noticed; see the module's docstring."""
         super().check()
         assert not self._queue, f"{len(self._queue)} queued replies were not asked for: {list(self._queue)}"
-        assert self.allow_refusals or not self.refusals, (
-            f"the API refused a request: {self.refusals} (set allow_refusals where a test wants that)"
-        )
+        assert self.allow_refusals or not self.refusals, f"the API refused a request: {self.refusals} (see allow_refusals)"
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve messages, token counts, batches and models."""
@@ -244,15 +227,13 @@ class MessagesAPI(Server):
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         received = Received("POST", request.path, dict(request.query), request_headers(request))
+        self.requests.append(received)
         try:
             version = self._admit(request)
             received.body = await request.json()
-            self.requests.append(received)
             self._examine(received.body, version)
         except Refused as refused:
             received.refusal, received.status = refused.message, refused.status
-            if received not in self.requests:
-                self.requests.append(received)
             return error_answer(refused.status, refused.kind, refused.message)
         ready = self._next(received)
         await asyncio.sleep(self.latency_s + (ready.manner.delay_s or 0))
@@ -296,16 +277,15 @@ class MessagesAPI(Server):
     async def _send(self, request: web.Request, received: Received, ready: Ready) -> web.StreamResponse:
         if ready.manner.hang_up:
             return cut(request)
-        if isinstance(ready.failure, Failure):
-            received.status, received.answer = ready.failure.status, None
+        if ready.failure is not None:
+            received.status = ready.failure.status
             return failure_answer(ready.failure)
         message = self._finish(received, ready)
         headers = answer_headers() | ready.manner.headers
-        if not received.body.get("stream"):
-            return (
-                cut(request) if ready.manner.cut_after is not None else web.json_response(sse.public(message), headers=headers)
-            )
-        return await stream(request, ready, headers)
+        if received.body.get("stream"):
+            return await stream(request, ready, headers)
+        is_cut = ready.manner.cut_after is not None
+        return cut(request) if is_cut else web.json_response(sse.public(message), headers=headers)
 
     def _finish(self, received: Received, ready: Ready) -> dict[str, Any]:
         """Add the usage, and keep what is being sent; return the message."""

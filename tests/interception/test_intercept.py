@@ -482,31 +482,24 @@ def test_a_later_request_alone_is_sent_again(messages_api: Any, brave_api: Any, 
     assert list(api.cost().kind).count("search") == 2
 
 
-@WAYS
+@pytest.mark.parametrize("way", ["blocking", "blocking stream"])
 def test_a_token_that_expires_is_renewed_and_the_same_request_goes_on(
     messages_api: Any, brave_api: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    given: list[str] = []
+    tokens = iter([messages_api.key, "renewed"])
 
-    def now(**_: Any) -> AccessToken:
-        given.append(f"token {len(given) + 1}")
-        return AccessToken(token=given[-1], expires_at=int(time.time()) + 100_000)
+    def token(**_: Any) -> AccessToken:
+        return AccessToken(token=next(tokens), expires_at=int(time.time()) + 100_000)
 
-    async def later(**_: Any) -> AccessToken:
-        return now()
+    def expire(body: Any) -> Any:
+        messages_api.key = "renewed"
+        return error(401)
 
-    replies = iter([search("one"), search("two"), error(401), "Matz."])
-
-    def reply(body: Any) -> Any:
-        messages_api.key = "token 2" if len(body["messages"]) == 5 else "token 1"
-        return next(replies)
-
-    messages_api.key = "token 1"
-    messages_api.behave(reply)
-    assert kinds(ask(made(way, credentials=later if "async" in way else now), way)) == [*PAIR, *PAIR, "text"]
-    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 5, 5]
-    assert len(given) == 2 and brave_api.queries == ["one", "two"]
+    messages_api.replies(search("one"), search("two"))
+    messages_api.behave(lambda body: expire(body) if messages_api.key != "renewed" else "Matz.")
+    assert kinds(ask(made(way, credentials=token), way)) == [*PAIR, *PAIR, "text"]
+    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 5, 5] and brave_api.queries == ["one", "two"]
 
 
 def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once(messages_api: Any, brave_api: Any) -> None:
@@ -519,9 +512,6 @@ def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once
 
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
-
-
-BREAKS = pytest.mark.parametrize("manner", [replies.truncated, replies.broken_stream, replies.error_event])
 
 
 def test_the_events_of_all_rounds_are_those_of_one_message_and_come_as_they_are_written(client: Any, messages_api: Any) -> None:
@@ -560,21 +550,16 @@ def test_a_silent_stream_gets_pings_while_tools_run(
     assert lines.count("event: ping") >= 2 and "event: message_stop" in lines
 
 
-@BREAKS
-def test_a_later_reply_that_breaks_before_its_first_word_is_asked_for_again(
+@pytest.mark.parametrize("manner", [replies.truncated, replies.broken_stream, replies.error_event])
+def test_a_reply_that_breaks_is_asked_for_again_before_its_first_word_alone(
     client: Any, messages_api: Any, brave_api: Any, manner: Any
 ) -> None:
     messages_api.replies(search(), ["Matz.", manner(0)], "Matz.")
-    assert kinds(ask(client, "stream")) == [*PAIR, "text"]
-    assert brave_api.queries == ["ruby author"]
-
-
-@BREAKS
-def test_a_reply_that_breaks_in_its_words_ends_in_an_error(client: Any, messages_api: Any, manner: Any) -> None:
+    assert kinds(ask(client, "stream")) == [*PAIR, "text"] and brave_api.queries == ["ruby author"]
     messages_api.reply(WORDS, manner(2))
     with pytest.raises(anthropic.APIStatusError):
         list(client.messages.create(**ASKED, stream=True))
-    assert len(messages_api.requests) == 1
+    assert len(messages_api.requests) == 4
 
 
 def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
