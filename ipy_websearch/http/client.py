@@ -30,7 +30,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
-from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -41,12 +40,10 @@ from ipy_websearch.background import close_with
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FailureReason, ProviderError, RateLimitedError
 from ipy_websearch.keys import SHORTEST_SECRET
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import plain, shorten, sound
 
 # Query parameters. None values are left out; in a sequence of pairs, a name may come several times.
 Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
-
-MESSAGE_WIDTH, PLACE_WIDTH = 200, 100
 
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
@@ -91,7 +88,7 @@ class HttpResponse:
         return self.headers.get("content-type", "").split(";")[0].strip().lower()
 
     def json(self) -> Any:
-        """Return the body parsed as JSON; half a surrogate pair in it ("\\ud83d") becomes a question mark.
+        """Return the body parsed as JSON; half a surrogate pair in it ("\\ud83d") becomes U+FFFD.
 
         Raises:
             ValueError: it is not JSON, or nested too deeply.
@@ -100,9 +97,8 @@ class HttpResponse:
             value = json.loads(self.body)
         except RecursionError:
             raise ValueError("nested too deeply") from None
-        if _SURROGATE.search(self.body):  # text that cannot be encoded would fail wherever it is shown or stored
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-        return value
+        # Text that cannot be encoded would fail wherever it is shown or stored.
+        return sound(value) if _SURROGATE.search(self.body) else value
 
 
 class Reason(NamedTuple):
@@ -119,19 +115,13 @@ Explain = Callable[[HttpResponse], Reason | None]
 
 def explain_any(response: HttpResponse) -> Reason:
     """Return the reason that any refusal gives: the service's message if there is one, and its Retry-After."""
-    return Reason(service_message(response), retry_after(response.headers))
-
-
-def service_message(response: HttpResponse) -> str:
-    """Return what the service itself says about its error, one line of plain text, "" when it says nothing."""
     try:
-        return plain(_message(response.json()))
+        words = _message(response.json())
     except (ValueError, RecursionError):
         text = response.text[:20_000]
-    if text.lstrip().startswith("<"):
-        found = _TITLE.search(text)
-        return plain(found[1]) if found else ""
-    return plain(text[:2_000])
+        title = _TITLE.search(text)
+        words = title[1] if title else text[:2_000]
+    return Reason(plain(words), retry_after(response.headers))
 
 
 def _message(node: Any) -> str:
@@ -157,11 +147,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 # --- the body ----------------------------------------------------------------------------------------------------------
 
 
-async def keep_location(response: httpx.Response) -> None:
-    """Move the Location header out of sight of httpx, which would read it, and fail, though redirects are not followed."""
-    response.extensions["location"] = response.headers.pop("location", "")
-
-
 async def read_body(response: httpx.Response, max_bytes: int) -> tuple[bytes, bool]:
     """Return the decoded body, at most `max_bytes` of it, and whether there was more.
 
@@ -182,29 +167,16 @@ async def read_body(response: httpx.Response, max_bytes: int) -> tuple[bytes, bo
 # --- no answer ---------------------------------------------------------------------------------------------------------
 
 
-def is_failure(exc: Exception) -> bool:
-    """Return whether an error comes from the HTTP libraries; httpx-aiohttp 0.2 lets some of aiohttp's through as they are."""
-    return isinstance(exc, httpx.HTTPError | httpx.InvalidURL | ValueError) or type(exc).__module__.startswith("aiohttp")
-
-
 def was_sent(exc: Exception) -> bool:
     """Return whether the request may have reached the server, which may then bill it."""
-    not_made = isinstance(exc, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL | ValueError)
-    return not not_made and not _NOT_CONNECTED.search(_kind(exc))
-
-
-def hung_up(exc: Exception) -> bool:
-    """Return whether the server closed the connection, which is how a kept connection looks that it has closed before."""
-    return str(exc).startswith("Server disconnected") or _BROKEN.search(_kind(exc)) is not None
+    return not _NOT_SENT.match(_kind(exc))
 
 
 def failure_words(exc: Exception) -> str:
     """Return why a request failed. The words are ours: a server that could choose them would speak outside of a page."""
     described = f"{_kind(exc)} {exc}"
-    for pattern, words in _WORDS:
-        if re.match(pattern, described):
-            return words or f"{_connection_words(exc)}; check the network connection"
-    return "the request could not be put together" if not was_sent(exc) else f"the connection failed ({_kind(exc)})"
+    words = next(words for pattern, words in _WORDS if re.match(pattern, described))
+    return words.format(kind=_kind(exc), connection=_connection_words(exc))
 
 
 def _kind(exc: Exception) -> str:
@@ -229,18 +201,22 @@ def _connection_words(exc: BaseException) -> str:
     return "no connection"
 
 
-# Names of httpx's, httpcore's and aiohttp's (3.14) classes.
-_NOT_CONNECTED = re.compile("Connector|Connect(ion)?Timeout|ConnectError|Proxy|PoolTimeout")
-_BROKEN = re.compile("ClientOSError|ConnectionReset|ReadError|WriteError")
+# Names of httpx's, httpcore's and aiohttp's (3.14) classes; each is looked for in turn, in front of the error's own text.
+_NOT_MADE = "LocalProtocol|UnsupportedProtocol|Invalid|IDNA|NonHttpUrl|Unicode|ValueError"
+_NOT_SENT = re.compile(f"{_NOT_MADE}|Connect(ion)?Timeout|PoolTimeout|.*(Connector|ConnectError|Proxy)")
+# How a kept connection looks that the server has closed before.
+_HUNG_UP = re.compile(".* Server disconnected|ClientOSError|.*ConnectionReset|ReadError|WriteError")
 _WORDS = (
+    (_NOT_MADE, "the request could not be put together"),
     ("Connect(ion)?Timeout|PoolTimeout", "no connection in time; check the network connection"),
     ("(Client)?(Http)?Proxy", "the proxy refused the connection"),
-    (".*(Connector|ConnectError)", ""),
+    (".*(Connector|ConnectError)", "{connection}; check the network connection"),
     (".* Server disconnected", "it closed the connection without an answer"),
     ("ClientPayloadError|RemoteProtocolError.*complete", "the answer broke off before its end"),
     ("RemoteProtocolError|ClientResponseError|.*Http", "the answer is not HTTP that can be read"),
     ("ReadError|WriteError|ClientOSError|.*ConnectionReset", "the connection broke off"),
     ("DecodingError|error", "the answer is not encoded as gzip or deflate, which were asked for"),
+    ("", "the connection failed ({kind})"),
 )
 
 
@@ -254,8 +230,8 @@ class _Call:
     provider: str
     method: str
     url: str
-    headers: dict[str, str] = field(repr=False)
-    body: bytes | None = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    json: Any = field(repr=False)
     connect_timeout_s: float
     max_bytes: int
     head: HttpResponse | None = None
@@ -310,26 +286,20 @@ class HttpClient:
             ConfigError: the environment names a proxy or certificates that cannot be used.
         """
         sent = {"User-Agent": self.user_agent, "Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
-        body = None
-        if json is not None:
-            sent["Content-Type"] = "application/json"
-            body = dumps(json, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         # Shorter than the deadline: a request that passes that one has been sent, and may be billed.
         connect_s = min(connect_timeout_s, timeout_s * 0.8)
-        call = _Call(provider, method, with_query(url, params), sent, body, connect_s, max_bytes)
+        call = _Call(provider, method, with_query(url, params), sent, sound(json), connect_s, max_bytes)
         response: HttpResponse | None = None
-        tries = 0
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while response is None or (response.status >= 500 and tries <= retries):
-                    if response is not None:
-                        await asyncio.sleep(retry_wait_s)
-                    tries += 1
+                for tries in range(1, retries + 2):
                     response = await self._try(call)
-        except TimeoutError:
-            if response is None:
-                text = f"{provider} did not answer within {timeout_s:g} s ({_place(call.url)})"
-                raise self.error(provider, text, lost=True) from None
+                    if response.status < 500 or tries > retries:
+                        break
+                    await asyncio.sleep(retry_wait_s)
+        if response is None:
+            text = f"{provider} did not answer within {timeout_s:g} s ({_place(call.url)})"
+            raise self.error(provider, text, lost=True)
         if 200 <= response.status < 300:
             return response
         raise self._refusal(call, response, explain, tries)
@@ -369,8 +339,7 @@ class HttpClient:
     ) -> ProviderError:
         """Return a `ProviderError` (429: `RateLimitedError`) of one line without any key in it."""
         kind = RateLimitedError if status == 429 else ProviderError
-        text = self.redact(text)
-        return kind(text, provider=provider, status=status, retry_after=retry_after, lost=lost, reason=reason)
+        return kind(self.redact(text), provider=provider, status=status, retry_after=retry_after, lost=lost, reason=reason)
 
     def redact(self, text: str, sent: Mapping[str, str] | None = None) -> str:
         """Return `text` as one plain line without any key, and without user names in addresses.
@@ -386,29 +355,27 @@ class HttpClient:
     # --- one try ---------------------------------------------------------------------------------------------------------
 
     async def _try(self, call: _Call, *, again: bool = True) -> HttpResponse:
-        """Send once, or twice when the server hangs up without a word; translate every error of the HTTP libraries."""
+        """Send once, or twice when the server hangs up without a word; translate every error of the HTTP libraries.
+
+        The body of a refusal is cut at `max_bytes`.
+        """
         call.head = None
         try:
-            return await self._exchange(call)
-        except Exception as exc:
-            if not is_failure(exc):
-                raise
+            request = plain_request(call.method, call.url, call.headers, call.json, call.connect_timeout_s)
+            response = await self._open().send(request, stream=True, follow_redirects=False)
+            call.head = HttpResponse(response.status_code, {**response.headers}, b"", call_address(call.url))
+            try:
+                body, is_cut = await read_body(response, call.max_bytes)
+            finally:
+                await response.aclose()
+        except ConfigError:
+            raise
+        except Exception as exc:  # the HTTP libraries raise more than their own classes
             call.lost = call.lost or was_sent(exc)
-            if not (again and call.head is None and hung_up(exc)):
+            if not (again and call.head is None and _HUNG_UP.match(f"{_kind(exc)} {exc}")):
                 # Without the cause, whose text may hold the address or a header as it was sent.
                 raise self._failure(call, exc) from None
-        return await self._try(call, again=False)
-
-    async def _exchange(self, call: _Call) -> HttpResponse:
-        """Send the request and read its answer. The body of a refusal is cut at `max_bytes`."""
-        request = plain_request(call.method, call.url, call.headers, call.body, call.connect_timeout_s)
-        response = await self._open().send(request, stream=True, follow_redirects=False)
-        headers = {**response.headers, "location": response.extensions["location"]}
-        call.head = HttpResponse(response.status_code, headers, b"", call_address(call.url))
-        try:
-            body, is_cut = await read_body(response, call.max_bytes)
-        finally:
-            await response.aclose()
+            return await self._try(call, again=False)
         if is_cut and call.head.status < 300:
             text = f"{call.provider} answered {call.head.status} with more than {call.max_bytes:,} bytes"
             raise self.error(call.provider, text, status=call.head.status, lost=True)
@@ -434,21 +401,22 @@ class HttpClient:
 
     def _failure(self, call: _Call, exc: Exception) -> ProviderError:
         """Return the error for a request without an answer, or with one that cannot be used."""
-        why = failure_words(exc)
-        if call.head is not None:
-            text = f"{call.provider} answered {call.head.status}, but with nothing that can be used: {why}"
-            return self.error(call.provider, text, status=call.head.status, lost=call.lost)
-        proxy = next(filter(os.environ.get, _PROXIES), "")
-        through = f" (the proxy in {proxy} may be at fault)" if proxy and not call.lost else ""
-        text = f"{call.provider} could not be reached at {_place(call.url)}: {why}{through}"
-        return self.error(call.provider, text, lost=call.lost)
+        status = call.head.status if call.head else None
+        what = (
+            f"answered {status}, but with nothing that can be used" if status else f"could not be reached at {_place(call.url)}"
+        )
+        proxy = "" if call.lost else next(filter(os.environ.get, _PROXIES), "")
+        through = f" (the proxy in {proxy} may be at fault)" if proxy else ""
+        return self.error(
+            call.provider, f"{call.provider} {what}: {failure_words(exc)}{through}", status=status, lost=call.lost
+        )
 
     def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)
-        words = shorten(self.redact(reason.text, call.headers), MESSAGE_WIDTH)
+        words = shorten(self.redact(reason.text, call.headers), 200)
         if 300 <= response.status < 400:
-            to = shorten(_place(response.headers.get("location", "")), PLACE_WIDTH)
-            words = f"a redirect to {to or 'elsewhere'}, which is not followed; check the address {call_address(call.url)}"
+            to = shorten(_place(response.headers.get("location", "")), 100) or "elsewhere"
+            words = f"a redirect to {to}, which is not followed; check the address {call_address(call.url)}"
         often = f" (asked {tries} times)" if tries > 1 else ""
         message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
         lost = call.lost or call.head is None or call.head.status < 300  # the last try was still under way at the deadline
@@ -514,11 +482,11 @@ def _without_key(record: logging.LogRecord) -> bool:
 
 
 def plain_request(
-    method: str, url: str, headers: Mapping[str, str], body: bytes | None, connect_s: float | None
+    method: str, url: str, headers: Mapping[str, str], json: Any = None, connect_s: float | None = None
 ) -> httpx.Request:
     """Return a request; unlike those that a client of httpx builds, it sends no cookies back."""
     timeout = {"connect": connect_s, "pool": connect_s}  # aiohttp counts the resolver's time to the pool
-    return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
+    return httpx.Request(method, url, headers=headers, json=json, extensions={"timeout": timeout})
 
 
 def bad_proxy(name: str, value: str) -> ConfigError:
@@ -557,24 +525,17 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
         ConfigError: the environment names a proxy or certificates that cannot be used.
     """
     if transport is not None:
-        return httpx.AsyncClient(transport=transport, event_hooks={"response": [keep_location]})
+        return httpx.AsyncClient(transport=transport)
     from httpx_aiohttp import AiohttpTransport
 
     direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=_KEPT_S))
-    session = direct.client = direct.get_client()
-    session._retry_connection = False  # aiohttp would send each GET to a server that hangs up twice, unseen by our own law
-
-    async def forget_cookies(_: httpx.Response) -> None:
-        session.cookie_jar.clear()
-
+    direct.client = direct.get_client()
+    # aiohttp would send each GET to a server that hangs up twice, unseen by our own law.
+    direct.client._retry_connection = False
     # A mount for "all://" would stand in the way of ALL_PROXY.
     patterns = _LOOPBACK if any(map(os.environ.get, _PROXIES[4:])) else ("all://", *_LOOPBACK)
     try:
-        return httpx.AsyncClient(
-            mounts=dict.fromkeys(patterns, direct),
-            verify=tls_context(),
-            event_hooks={"response": [keep_location, forget_cookies]},
-        )
+        return httpx.AsyncClient(mounts=dict.fromkeys(patterns, direct), verify=tls_context())
     except (ValueError, ImportError, httpx.InvalidURL):
         if not any(map(os.environ.get, _PROXIES)):
             raise  # of the system's own settings
@@ -588,12 +549,12 @@ CREATE TABLE IF NOT EXISTS entry (
     kind TEXT NOT NULL, key TEXT NOT NULL, created REAL NOT NULL, size INTEGER NOT NULL, value TEXT NOT NULL,
     PRIMARY KEY (kind, key)
 )"""
-# Now and then (a long run of enrichment opens the file once) the oldest values go, beyond so many bytes.
+# Now and then (a long run of enrichment opens the file once) the oldest values go, beyond 64 MB.
 _PRUNE = """
 CREATE TEMP TRIGGER prune AFTER INSERT ON entry WHEN new.rowid % 100 = 0 BEGIN
     DELETE FROM entry WHERE rowid IN (
         SELECT id FROM (SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry)
-        WHERE total > {max_bytes:d}
+        WHERE total > 64000000
     );
 END"""
 # A clock that was set back leaves entries of the future, whose age says nothing.
@@ -607,18 +568,17 @@ class Cache:
     """JSON values by kind and key.
 
     Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
-    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` goes now and
-    then, the oldest first; `clock` gives seconds since 1970.
+    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond 64 MB goes now and then,
+    the oldest first; `clock` gives seconds since 1970.
     """
 
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         # Another process that writes is waited for a moment; then the search is made again instead.
         self._database = Database(
             path, application_id=0x69777363, prepare=self._prepare, purpose="cache", busy_timeout_s=0.25
         )  # fmt: skip
         self.warnings = self._database.warnings
         self._clock = clock
-        self._max_bytes = max_bytes
 
     def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
         """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
@@ -629,12 +589,11 @@ class Cache:
         return None
 
     def put(self, kind: str, key: str, value: Any) -> None:
-        """Keep a JSON value in place of the one under that key, unless it is larger than a quarter of the whole."""
+        """Keep a JSON value in place of the one under that key."""
         with suppress(*_FAILURES):
             text = json.dumps(value, separators=(",", ":"))
             row = (kind, key, self._clock(), len(text) + len(key), text)
-            if row[3] * 4 <= self._max_bytes:
-                self._database.write(lambda db: db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row))
+            self._database.write(lambda db: db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row))
 
     def clear(self) -> int:
         """Remove all entries; return how many. The file is shrunk, so nothing stays in it."""
@@ -650,4 +609,4 @@ class Cache:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute(_TABLE)
-        db.execute(_PRUNE.format(max_bytes=self._max_bytes))
+        db.execute(_PRUNE)

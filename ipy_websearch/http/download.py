@@ -32,6 +32,7 @@ import os
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
@@ -42,18 +43,10 @@ from weakref import WeakValueDictionary
 
 import httpcore
 import httpx
+import idna
 
-from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.client import (
-    Cache,
-    bad_proxy,
-    failure_words,
-    keep_location,
-    plain_request,
-    read_body,
-    tls_context,
-    was_sent,
-)
+from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, WebSearchError
+from ipy_websearch.http.client import Cache, bad_proxy, failure_words, plain_request, read_body, tls_context, was_sent
 from ipy_websearch.text import shorten, visible
 
 if TYPE_CHECKING:
@@ -89,8 +82,8 @@ _MALFORMED = (
 )
 
 # Special-use and private-use zones: RFC 6761, 6762, 7686 and 8375, ICANN on .internal, .corp and .home, and habit.
-_LOCAL_ZONES = frozenset(
-    ("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa", "onion")
+_LOCAL_ZONES = tuple(
+    f".{zone}" for zone in "localhost localdomain local internal intranet private corp home lan home.arpa onion".split()
 )
 _METADATA_NAMES = frozenset(
     ("metadata", "instance-data", "instance-data.ec2.internal", "metadata.google.internal", "metadata.goog")
@@ -146,15 +139,12 @@ _ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 @dataclass(frozen=True, slots=True)
 class SafeUrl:
-    """An address whose text was judged. `url` is canonical and has no fragment; `host` has no brackets.
-
-    `literal_ip` is the host when that is an IP address; None means a name, which is still to be resolved and judged.
-    """
+    """An address whose text was judged. `url` is canonical and has no fragment; `host` is a name or an IP address, without
+    brackets."""
 
     url: str
     host: str
     port: int
-    literal_ip: str | None = None
 
     @property
     def key(self) -> str:
@@ -183,7 +173,7 @@ def parse_url(url: str) -> SafeUrl:
         BlockedAddressError: the address is malformed, or has another scheme.
     """
     try:
-        return _parse(url.strip(" \t\r\n") if isinstance(url, str) else "")
+        return _parse(url.strip(" \t\r\n"))
     except ValueError as exc:
         raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
 
@@ -194,7 +184,10 @@ def ip_rule(address: str | IPAddress, *, opened: bool = False) -> str | None:
     An `opened` address may be private, but never a metadata service.
     """
     ip = ip_address(address)
-    inner = _embedded(ip)
+    # The IPv4 address that packets may end at: mapped, compatible, translated, NAT64, ISATAP. 6to4 and Teredo addresses are
+    # refused whatever is inside them.
+    leads_on = ip.version == 6 and (ip.packed[:8] == bytes(8) or ip in _NAT64 or ip.packed[8:12] in _ISATAP)
+    inner = IPv4Address(ip.packed[12:]) if leads_on else None
     for judged in (inner,) if ip in _NAT64 else (ip, inner):
         for network, name, always in _TABLE:
             if judged is not None and judged in network and (always or not opened):
@@ -207,12 +200,12 @@ def host_key(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def shown(url: object) -> str:
+def shown(url: str) -> str:
     """Return an address as messages show it: printable, at most 200 characters, without user name and password.
 
     White space is escaped, so that an address made up by a server is no sentence in a message of ours.
     """
-    text = re.sub(r"\s", "%20", visible(url.strip())) if isinstance(url, str) else repr(url)
+    text = re.sub(r"\s", "%20", visible(url.strip()))
     return shorten(_USER_INFO.sub(r"\1…@", text[: MAX_URL * 2]), 200) or "an empty address"
 
 
@@ -223,15 +216,12 @@ def allow_from_environment() -> frozenset[str]:
     Raises:
         ConfigError: an entry has no port or is no host.
     """
-    entries = set()
-    for entry in filter(None, re.split(r"[,\s]+", os.environ.get(ALLOW_VARIABLE, ""))):
-        try:
-            if not re.fullmatch(r"[^/?#]*:[0-9]+", entry):
-                raise ValueError("the port is missing")
-            entries.add(_parse(f"http://{entry}/").key)
-        except ValueError as exc:
-            raise ConfigError(f'{ALLOW_VARIABLE}: {entry!r} is not host:port ({exc}); write "127.0.0.1:8000"') from None
-    return frozenset(entries)
+    said = os.environ.get(ALLOW_VARIABLE, "")
+    entries = filter(None, re.split(r"[,\s]+", said))
+    try:
+        return frozenset(_parse(f"http://{e}/" if re.fullmatch(r"[^/?#]*:[0-9]+", e) else "").key for e in entries)
+    except ValueError:
+        raise ConfigError(f'{ALLOW_VARIABLE} is {said!r}; write "host:port,…", such as "127.0.0.1:8000"') from None
 
 
 # --- the text ----------------------------------------------------------------------------------------------------------
@@ -250,10 +240,8 @@ def _parse(text: str) -> SafeUrl:
     host, port = _host(place[1]), int(place[2] or _DEFAULT_PORT[scheme])
     if not 0 < port < 65_536:
         raise ValueError(f"{port} is not a port")
-    where = host_key(str(host), port)
-    where = where.rpartition(":")[0] if port == _DEFAULT_PORT[scheme] else where
-    literal_ip = None if isinstance(host, str) else str(host)
-    return SafeUrl(f"{scheme}://{where}{_encoded(parts[3])}", str(host), port, literal_ip)
+    where = host_key(host, port).removesuffix(f":{_DEFAULT_PORT[scheme]}")
+    return SafeUrl(f"{scheme}://{where}{_encoded(parts[3])}", host, port)
 
 
 def _encoded(rest: str) -> str:
@@ -262,65 +250,37 @@ def _encoded(rest: str) -> str:
     return (quote(path, safe=_PATH_SAFE) or "/") + mark.decode() + quote(query, safe=_QUERY_SAFE)
 
 
-def _host(text: str) -> str | IPAddress:
-    """Return the canonical host: an IP address in any notation as that address, or a name."""
-    try:
+def _host(text: str) -> str:
+    """Return the canonical host: an IP address in any notation as that address, or a name in lower-case ASCII, so that
+    look-alikes show what they are."""
+    with suppress(ValueError, OSError):  # UnicodeError and IDNAError are kinds of the first
         if text.startswith("[") and "%" not in text:
-            return IPv6Address(text[1:-1])
-        name = _ascii_name(text).removesuffix(".")
+            return str(IPv6Address(text[1:-1]))
+        name = unquote_to_bytes(text).decode("utf-8").lower()
+        name = (name if name.isascii() else idna.encode(name, uts46=True).decode()).removesuffix(".")
         labels = name.split(".")
         if _NUMBER.fullmatch(labels[-1]):  # then it is an IPv4 address or nothing (WHATWG, "ends in a number checker")
-            return IPv4Address(socket.inet_aton(name if all(map(_NUMBER.fullmatch, labels)) else ""))
+            return socket.inet_ntoa(socket.inet_aton(name if all(map(_NUMBER.fullmatch, labels)) else ""))
         if len(name) <= 253 and all(map(_LABEL.fullmatch, labels)):
             return name
-    except (ValueError, OSError):  # UnicodeError and IDNAError are kinds of the first
-        pass
     raise ValueError(f"{shorten(visible(text), 80)!r} is not a host")
-
-
-def _ascii_name(text: str) -> str:
-    """Return the name in lower-case ASCII, percent escapes and IDNA resolved, so that look-alikes show what they are."""
-    text = unquote_to_bytes(text).decode("utf-8").lower()
-    if text.isascii():
-        return text
-    import idna
-
-    try:
-        return idna.encode(text, uts46=True).decode()
-    except idna.IDNAError:
-        return text.encode("idna").decode()  # symbols, in names that older rules registered
-
-
-# --- the rules ---------------------------------------------------------------------------------------------------------
 
 
 def _rule(target: SafeUrl, *, opened: bool) -> str | None:
     """Return the rule that an address breaks; one that the allow list opened may be of this machine, on any port."""
-    if target.literal_ip is not None and (rule := ip_rule(target.literal_ip, opened=opened)) is not None:
-        return rule
     if target.host in _METADATA_NAMES:
         return f"{target.host!r} is a cloud's metadata service"
-    if opened:
-        return None
-    labels = target.host.split(".")
-    is_local = len(labels) == 1 or labels[-1] in _LOCAL_ZONES or ".".join(labels[-2:]) in _LOCAL_ZONES
-    if target.literal_ip is None and is_local:
-        return f"{target.host!r} is a name of this machine or of a private network"
-    if target.literal_ip is not None and ip_address(target.literal_ip) in _NAT64:
-        # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
-        return f"{target.host} is a translated IPv4 address; write that one instead"
-    if target.port not in WEB_PORTS:
+    try:
+        rule = ip_rule(target.host, opened=opened)
+        if ip_address(target.host) in _NAT64 and not opened:
+            # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
+            return f"{target.host} is a translated IPv4 address; write that one instead"
+    except ValueError:  # a name, whose addresses are judged when it is resolved
+        is_local = "." not in target.host or target.host.endswith(_LOCAL_ZONES)
+        rule = f"{target.host!r} is a name of this machine or of a private network" if is_local and not opened else None
+    if rule is None and not opened and target.port not in WEB_PORTS:
         return f"port {target.port} is not one of the web's ({', '.join(map(str, sorted(WEB_PORTS)))})"
-    return None
-
-
-def _embedded(ip: IPAddress) -> IPv4Address | None:
-    """Return the IPv4 address that packets to an IPv6 address may end at: mapped, compatible, translated, NAT64, ISATAP.
-
-    6to4 and Teredo addresses are refused whatever is inside them.
-    """
-    leads_on = ip.version == 6 and (ip.packed[:8] == bytes(8) or ip in _NAT64 or ip.packed[8:12] in _ISATAP)
-    return IPv4Address(ip.packed[12:]) if leads_on else None
+    return rule
 
 
 # --- a download -------------------------------------------------------------------------------------------------------
@@ -328,11 +288,9 @@ def _embedded(ip: IPAddress) -> IPv4Address | None:
 Admission = Callable[[SafeUrl], Awaitable[None]]
 
 _ACCEPT = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.9,application/json;q=0.8,*/*;q=0.5"
-_REDIRECTS = (301, 302, 303, 307, 308)
 # Nothing in these can be read as text, or they never end, so the body is not even begun.
 _UNREADABLE = re.compile(r"(?:audio|video|font|image(?!/svg)|multipart)/|text/event-stream")
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,40}/[a-z0-9!#$&^_.+-]{1,80}")
-_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +334,9 @@ async def download(
     target = check_url(url, allow=allow)
     headers = {"User-Agent": user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
     transport = transport or guarded_transport(allow, proxy)
-    options: Any = {"transport": transport, "trust_env": False, "event_hooks": {"response": [keep_location]}}
     location = ""
     try:
-        async with asyncio.timeout(timeout_s), _client(**options) as client:
+        async with asyncio.timeout(timeout_s), httpx.AsyncClient(transport=transport, trust_env=False) as client:
             for _ in range(max_redirects + 1):
                 target = check_url(location, allow=allow) if location else target
                 if admit is not None:
@@ -394,12 +351,13 @@ async def download(
         reason = str(exc).partition(TO_OPEN)[0]  # no advice to open what that page chose
         refusal = f"the page redirects to an address that may not be fetched: {shown(url)} ({reason})"
         raise BlockedAddressError(refusal) from None
-    except FetchError as exc:
-        if not proxy or not isinstance(exc.__cause__, Exception) or was_sent(exc.__cause__):
-            raise
-        raise FetchError(f"{exc} (asked through the proxy {proxy.rpartition('@')[2]})") from exc.__cause__
+    except WebSearchError:
+        raise
     except TimeoutError as exc:
         raise FetchError(f"Connection timeout: no complete answer within {timeout_s:g} s from {shown(url)}") from exc
+    except Exception as exc:  # the HTTP libraries raise more than their own classes
+        through = f" (asked through the proxy {proxy.rpartition('@')[2]})" if proxy and not was_sent(exc) else ""
+        raise FetchError(f"the page could not be read: {failure_words(exc)}: {shown(target.url)}{through}") from exc
     raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
 
 
@@ -417,51 +375,30 @@ def page_proxy(address: str, through_environment: bool) -> str | None:
     return found
 
 
-def _client(**options: Any) -> httpx.AsyncClient:
-    try:
-        return httpx.AsyncClient(**options)
-    except Exception as exc:
-        raise FetchError(f"httpx cannot be used here: {failure_words(exc)}") from exc
-
-
 async def _hop(
     client: httpx.AsyncClient, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
 ) -> Download | str:
-    """Return the download, or the address of a redirect that is still to be judged."""
+    """Return the download, or the address of a redirect that is still to be judged.
+
+    Any other status is an error, told in the standard's words, not in the server's.
+    """
+    response = await client.send(plain_request("GET", target.url, headers), stream=True, follow_redirects=False)
     try:
-        response = await client.send(plain_request("GET", target.url, headers, None, None), stream=True, follow_redirects=False)
-        try:
-            if not 200 <= response.status_code < 300:
-                return _location(target, response)
-            content_type, charset = _media_type(response.headers.get("content-type", ""))
-            if _UNREADABLE.match(content_type):
-                raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
-            body, is_cut = await read_body(response, max_bytes)
-            if is_cut and not cut:
-                raise FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
-        finally:
-            await response.aclose()
-    except FetchError:
-        raise
-    except Exception as exc:  # the HTTP libraries raise more than their own classes
-        raise FetchError(f"the page could not be read: {failure_words(exc)}: {shown(target.url)}") from exc
-    return Download(target.url, response.status_code, content_type, charset, body)
-
-
-def _location(target: SafeUrl, response: httpx.Response) -> str:
-    """Return where a redirect leads to; any other status is an error, told in the standard's words, not in the server's."""
-    location = str(response.extensions["location"]).strip()
-    if response.status_code not in _REDIRECTS or not location:
-        status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
-        raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
-    # urljoin would drop some control characters, and another address would be judged.
-    return location if re.search(r"[\x00-\x1f\x7f]", location) else urljoin(target.url, location)
-
-
-def _media_type(header: str) -> tuple[str, str]:
-    kind = header.partition(";")[0].strip().lower()
-    charset = _CHARSET.search(header)
-    return kind if _MEDIA_TYPE.fullmatch(kind) else "", charset[1].lower() if charset else ""
+        if response.has_redirect_location:
+            return urljoin(target.url, response.headers["location"].strip())
+        if not response.is_success:
+            status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
+            raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = kind if _MEDIA_TYPE.fullmatch(kind) else ""
+        if _UNREADABLE.match(content_type):
+            raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
+        body, is_cut = await read_body(response, max_bytes)
+        if is_cut and not cut:
+            raise FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
+    finally:
+        await response.aclose()
+    return Download(target.url, response.status_code, content_type, response.charset_encoding or "", body)
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -495,22 +432,18 @@ class GuardedBackend(httpcore.AnyIOBackend):
         except (OSError, UnicodeError) as exc:
             raise httpcore.ConnectError(str(exc)) from exc
         addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
-        self._judge(host, port, addresses)
-        for address in addresses[:-1]:
-            limit = ADDRESS_S if timeout is None else min(ADDRESS_S, timeout)
-            try:
-                return await super().connect_tcp(address, port, limit, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue
-        return await super().connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
-
-    def _judge(self, host: str, port: int, addresses: list[str]) -> None:
         key = host_key(host, port)
         for address in addresses:
             if (rule := ip_rule(address, opened=key in self._allow)) is not None:
                 where = "" if address == host else f"{host!r} leads to an address that is not the public web: "
                 how = f'{TO_OPEN} {ALLOW_VARIABLE}="{key}"' if ip_rule(address, opened=True) is None else ""
                 raise BlockedAddressError(f"{where}{rule}{how}")
+        for address in addresses[:-1]:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await super().connect_tcp(
+                    address, port, min(ADDRESS_S, timeout or ADDRESS_S), local_address, socket_options
+                )
+        return await super().connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
 
 
 def guarded_transport(allow: frozenset[str], proxy: str | None = None) -> httpx.AsyncHTTPTransport:
@@ -549,11 +482,9 @@ _TOKEN = "ipy_websearch"  # our name in the files, with which `user_agent` begin
 class RobotsFiles:
     """The files of the hosts that one reader has met. `user_agent` introduces us."""
 
-    def __init__(
-        self, *, user_agent: str, cache: Cache | None = None, download: Callable[..., Awaitable[Download]] | None = None
-    ) -> None:
+    def __init__(self, *, user_agent: str, cache: Cache, download: Callable[..., Awaitable[Download]]) -> None:
         self._user_agent = user_agent
-        self._cache = cache or Cache(None)
+        self._cache = cache
         self._download = download
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -567,7 +498,10 @@ class RobotsFiles:
         """
         origin = urljoin(target.url, "/").removesuffix("/")
         async with self._locks.setdefault(origin, asyncio.Lock()):  # one request for the file, however many pages wait
-            text, failure = await self._file(origin, allow)
+            (text, failure), age_s = self._cache.get(_KIND, origin, KEPT_S) or (("", ""), KEPT_S)
+            if age_s >= (FAILURE_KEPT_S if failure else KEPT_S):
+                text, failure = await self._fetch(origin, allow)
+                self._cache.put(_KIND, origin, (text, failure))
         if failure:
             raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {failure}")
         if not _robots_rules(text).can_fetch(target.url, _TOKEN):
@@ -577,18 +511,11 @@ class RobotsFiles:
         """Return what to hold while a page of the host is read: at most `AT_ONCE` readers have it."""
         return self._turns.setdefault(host, asyncio.Semaphore(AT_ONCE))
 
-    async def _file(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
-        """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
-        (text, failure), age_s = self._cache.get(_KIND, origin, KEPT_S) or (("", ""), KEPT_S)
-        if age_s >= (FAILURE_KEPT_S if failure else KEPT_S):
-            text, failure = await self._fetch(origin, allow)
-            self._cache.put(_KIND, origin, (text, failure))
-        return text, failure
-
     async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
+        """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
         options: dict[str, Any] = {"allow": allow, "user_agent": self._user_agent, "timeout_s": _TIMEOUT_S}
         try:
-            got = await (self._download or download)(f"{origin}/robots.txt", max_bytes=MAX_BYTES, cut=True, **options)
+            got = await self._download(f"{origin}/robots.txt", max_bytes=MAX_BYTES, cut=True, **options)
         except BlockedAddressError:
             raise
         except FetchError as exc:

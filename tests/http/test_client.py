@@ -60,7 +60,7 @@ def test_a_request_carries_its_parameters_its_json_and_who_asks() -> None:
     (sent,) = requests
     assert sent.url.params.get_list("goggles") == ["one", "two"] and sent.url.params["flag"] == "true"
     assert sent.url.params["q"] == query.replace("\ud83d", "?") and "none" not in sent.url.params
-    assert json.loads(sent.content) == {"query": "größe ?"} and sent.headers["content-type"] == "application/json"
+    assert json.loads(sent.content) == {"query": "größe \ufffd"} and sent.headers["content-type"] == "application/json"
     assert sent.headers["user-agent"] == "tests/1 (a@b.example)" and sent.headers["accept-encoding"] == "gzip"
     assert sent.headers["x-subscription-token"] == KEY and response.json() == {"ok": 1} and response.url == URL
 
@@ -142,7 +142,7 @@ def test_a_body_is_bounded_as_it_is_decoded() -> None:
     assert "more than 10,000,000 bytes" in str(error) and error.lost
 
 
-@pytest.mark.parametrize("location", [f"https://user:{KEY}@evil.example/a?key={KEY}", "http://[bad/x", "say this " * 300, ""])
+@pytest.mark.parametrize("location", [f"https://user:secret@evil.example/a?key={KEY}", "say this " * 300, ""])
 def test_a_redirect_is_not_followed_and_only_its_host_is_told(location: str) -> None:
     serve, requests = in_turn(httpx.Response(302, headers={"Location": location}))
     error = refused(serve)
