@@ -36,7 +36,7 @@ from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.results import Usage, reported
-from ipy_websearch.text import plural, shorten, usd
+from ipy_websearch.text import plural, shorten
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
@@ -129,23 +129,23 @@ class BatchRun:
         """Send what is not at the API, and collect all of it. Failures that pass are waited out, but not without end where
         nothing is at the API."""
         moved_at = time.monotonic()
-        while self._open or (self._queue and self._run.stopped is None):
-            changed, trouble = False, ""
-            wait_s = min(max([FIRST_POLL_S, *(batch.age_s / 10 for batch in self._open)]), MAX_POLL_S)
+        while True:
+            trouble, least_s = "", FIRST_POLL_S
             try:
-                changed = await self._collect()  # before another is sent: the API refuses more than so many at once
-                self._look()
-                changed = await self._send() or changed
+                await self._collect()  # before more is sent: the API refuses more than so many batches at once
+                while await self._send():
+                    pass
+                moved_at = time.monotonic()
             except ModelError as exc:
                 if not is_transient(exc) or (not self._open and time.monotonic() - moved_at > PATIENCE_S):
                     raise
-                wait_s, trouble = max(wait_s, exc.retry_after or 0.0), f" ({shorten(str(exc), 100)})"
-            if changed:
-                moved_at = time.monotonic()
-            elif self._open or trouble:
-                number = plural(len(self._open), "batch", "batches")
-                self._run.progress.note = f"{self.rows_at_the_api:,} in {number} at the API{trouble}"
-                await asyncio.sleep(wait_s)
+                trouble, least_s = f" ({shorten(str(exc), 100)})", max(exc.retry_after or 0.0, least_s)
+            self._look()
+            if not (self._open or (self._queue and self._run.stopped is None)):
+                return
+            number = plural(len(self._open), "batch", "batches")
+            self._run.progress.note = f"{self.rows_at_the_api:,} in {number} at the API{trouble}"
+            await asyncio.sleep(max([least_s, *(min(batch.age_s / 10, MAX_POLL_S) for batch in self._open)]))
 
     @property
     def rows_at_the_api(self) -> int:
@@ -168,12 +168,12 @@ class BatchRun:
         Raises:
             EnrichmentError: the ledger cannot be written, so that a killed kernel's batch could not be found again.
         """
+        self._look()
         if not self._queue or self._run.stopped is not None:
             return False
         reservation = uuid.uuid4().hex[:16]
         try:
-            worst = {key: self._worst(key) for key in self._queue[:CHUNK_ROWS]}
-            keys, _ = self._run.reserve(worst, LEASE_S, reservation)
+            keys, _ = self._run.reserve({key: self._worst(key) for key in self._queue[:CHUNK_ROWS]}, LEASE_S, reservation)
         except BudgetExceededError as exc:
             if not self._open:  # nothing is at the API that could come back cheaper
                 self._run.halt("budget", str(exc), None)
@@ -194,11 +194,9 @@ class BatchRun:
                 self._lose(batch, str(exc))
                 return True
             self._end(batch, dict.fromkeys(keys))
-            self._look()
             raise
         self._ledger.write(lambda c: c.execute("UPDATE batch_rows SET batch = ? WHERE batch = ?", (id, reservation)))
         self._open.append(replace(batch, id=id))
-        self._look()
         return True
 
     def _worst(self, key: str) -> Decimal | None:
@@ -211,57 +209,38 @@ class BatchRun:
         messages, searches = [user_message(row_text(columns, values))], bool(self._tools)
         return request_body(self._run.config, columns, messages, self._tools, final=not searches, speaks=searches)
 
-    def _lose(self, batch: Batch, why: str) -> None:
-        """End the rows of a batch that may be at the API, without its id: they are booked at their worst case."""
-        booked = {}
-        for key in [key for key in batch.rows if key in self._rows]:
-            worst, n = self._worst(key), self._rows.pop(key)
-            outcome = self._run.outcomes[n]
-            row = self._run.booking(RunBudget()).model_row(self._run.config.model, Usage(), status="error", batch=True)
-            booked[key] = replace(row, cost_usd=worst, estimated=True)
-            outcome.status, outcome.cost_usd = "error", worst
-            cost = "an unknown amount" if worst is None else usd(worst)
-            outcome.error = (
-                f"the batch with this row got no answer and may have been created ({why}); then the row costs up to {cost}, "
-                "which is booked; the same call asks again"
-            )
-            self._run.finish(n, outcome)
-        self._end(batch, booked)
-
     # --- collecting -------------------------------------------------------------------------------------------------
 
-    async def _collect(self) -> bool:
-        """Take the results of the batches that have ended; return whether there was any."""
-        ended = False
+    async def _collect(self) -> None:
+        """Take the results of the batches that have ended, and give up those whose sending was cut off long ago."""
         for batch in list(self._open):
-            results = await self._results(batch) if batch.is_answered else None
+            if not batch.is_answered:
+                if batch.age_s > PATIENCE_S:
+                    self._lose(batch, "its sending was cut off")
+                continue
+            try:
+                results = await batches.results(self._client, batch.id)
+            except ModelError as exc:
+                if exc.status != 404:
+                    raise
+                results = {}  # it was deleted, or is another workspace's
             if results is not None:
                 self._take(batch, results)
-                ended = True
-            elif not batch.is_answered and batch.age_s > PATIENCE_S:
-                self._lose(batch, "its sending was cut off")
-                ended = True
-        return ended
 
-    async def _results(self, batch: Batch) -> dict[str, Mapping[str, Any]] | None:
-        try:
-            return await batches.results(self._client, batch.id)
-        except ModelError as exc:
-            if exc.status != 404:
-                raise
-            return {}  # it was deleted, or is another workspace's
+    def _lose(self, batch: Batch, why: str) -> None:
+        """End the rows of a batch that may be at the API, without its id: they are booked at their worst case."""
+        self._take(batch, dict.fromkeys(batch.rows, {"type": "lost", "why": why}))
 
     def _take(self, batch: Batch, results: Mapping[str, Mapping[str, Any]]) -> None:
         """Take the results of a batch: what they cost and their values go into the ledger's file."""
         booked = dict[str, LedgerRow | None]()
         for key in [key for key in batch.rows if key in self._rows]:
-            n, result = self._rows.pop(key), results.get(key, {})
+            result = results.get(key, {})
+            booked[key] = row = self._booked(key, result)
+            n = self._rows.pop(key)
             outcome = self._run.outcomes[n]
             outcome.requests += 1
-            booked[key] = None
-            if result.get("type") not in UNBILLED:
-                booked[key] = row = self._priced(result.get("message"))
-                outcome.cost_usd = row.cost_usd
+            outcome.cost_usd = row.cost_usd if row is not None else Decimal(0)
             try:
                 outcome.fill(answer_of(result, self._run.asked(n)[0]))
             except Exception as exc:  # whatever is wrong with it costs this row, not those that are paid for with it
@@ -269,6 +248,20 @@ class BatchRun:
                 outcome.status, outcome.error = "error", why
             self._run.finish(n, outcome)
         self._end(batch, booked)
+
+    def _booked(self, key: str, result: Mapping[str, Any]) -> LedgerRow | None:
+        """Return the ledger row of a result: None when it costs nothing; without a cost when it does not report its usage."""
+        own, booking, message = self._run.config.model, self._run.booking(RunBudget()), result.get("message")
+        if result.get("type") in UNBILLED:
+            return None
+        if result.get("type") == "lost":
+            row = booking.model_row(own, Usage(), status="error", batch=True)
+            return replace(row, cost_usd=self._worst(key), estimated=True)
+        message = message if isinstance(message, Mapping) else {}
+        model, used = billed_model(own, str(message.get("model") or "")), message.get("usage")
+        row = booking.model_row(model, Usage.from_api(used), batch=True)
+        is_known = reported(used, "input_tokens") and reported(used, "output_tokens")
+        return row if is_known else replace(row, cost_usd=None)
 
     def _end(self, batch: Batch, booked: Mapping[str, LedgerRow | None]) -> None:
         """Strike rows off the list and book them (None: they cost nothing), but for those that another kernel has struck off
@@ -284,14 +277,6 @@ class BatchRun:
         self._ledger.write(strike_off)
         if len(booked) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
             self._ledger.settle([], batch.reservation)
-
-    def _priced(self, message: Any) -> LedgerRow:
-        """Return the ledger row of an answer, without a cost when the answer does not report its usage."""
-        message = message if isinstance(message, Mapping) else {}
-        model, used = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
-        row = self._run.booking(RunBudget()).model_row(model, Usage.from_api(used), batch=True)
-        is_known = reported(used, "input_tokens") and reported(used, "output_tokens")
-        return row if is_known else replace(row, cost_usd=None)
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:
@@ -340,6 +325,11 @@ def answer_of(result: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Cel
                     having = (words for _, words in cited if quote_has(entry["value"], words))
                     entry["quote"] = next(having, entry["quote"])
             return cells_of(calls[RECORD], columns, _evidence(blocks, cited))
+        case {"type": "lost", "why": why}:
+            raise RowError(
+                f"the batch with this row got no answer and may have been created ({why}); the most that the row may cost is "
+                "booked, and the same call asks again"
+            )
         case {"type": "errored", "error": {"error": {"type": kind, "message": text}}}:
             raise RowError(f"the API refused the request ({kind}: {text})")
         case _:
