@@ -16,7 +16,7 @@ import os
 import pickle
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,7 +37,6 @@ from ipy_websearch.model.requests import estimate_tokens, user_message
 from ipy_websearch.money.budget import GROWTH_TOKENS, Booking, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, charges_cost, worst_case
-from ipy_websearch.results import Charge
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 TASK_ROWS = 25
-# Seconds between two looks at what is under way, and at which workers are there.
-TICK_S, CHECK_S = 0.02, 0.5
+# Seconds between two looks at what is under way and which workers are there.
+TICK_S = 0.05
 
 WAIT_S = 30.0
 # Seconds that are waited for the last events of rows that were cut off.
@@ -58,9 +57,6 @@ _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "
 # A row's number, what is known of it, the columns to ask for, and its values.
 RowInput = tuple[int, Outcome, list[Column], dict[str, str | None]]
 
-# The provider to ask (None: the chain), how many searches run at once, and what one costs.
-SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
-
 
 # --- on the workers ---------------------------------------------------------------------------------------------------
 
@@ -68,10 +64,11 @@ SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
 class Equipment(WorkerPlugin):
     """The equipment of a worker process for a run: keys and addresses, model client, searches, limiter.
 
-    `_kind` is the class of sessions, which are above this room, so it cannot import them. `_config` is sent without clients.
+    `_kind` is the class of sessions, which are above this room, so it cannot import them. `_config` is sent without clients,
+    `_searches` makes its searches with a worker's router.
     """
 
-    def __init__(self, session: Session, run: str, config: RowConfig, searches: SearchTerms) -> None:
+    def __init__(self, session: Session, run: str, config: RowConfig, searches: Callable[..., Searches]) -> None:
         self.name = run
         self._keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
         self._variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
@@ -87,15 +84,12 @@ class Equipment(WorkerPlugin):
         self._before = {name: os.environ.get(name) for name in self._variables}
         os.environ.update(self._variables)
         session, model = self._kind(WebSearch(**self._settings)), self._config.model
-        provider, concurrency, charges = self._searches
         for name, key in self._keys.items():
             session.keys.set(name, key)
         client = session.offline_model if model == OFFLINE_MODEL else session.claude
-        searches = Searches(session.router, provider, concurrency, charges, client.offline)
-        self._limiter = ConcurrencyLimiter(concurrency, on_hold=self._send)
-        self._config = replace(
-            self._config, client=client, limiter=self._limiter, searches=searches if self._config.max_searches else None
-        )
+        searches = self._searches(session.router, local_stands_in=client.offline) if self._config.max_searches else None
+        limiter = ConcurrencyLimiter(1, on_hold=self._send)  # each task brings the worker's share
+        self._config = replace(self._config, client=client, limiter=limiter, searches=searches)
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
@@ -111,8 +105,8 @@ class Equipment(WorkerPlugin):
     async def ask(self, task: str, share: int, wait_s: float, rows: Sequence[RowInput]) -> None:
         """Ask for rows, `share` at a time at most with those of other tasks, after `wait_s` seconds."""
         await self._config.client.prepare()
-        self._limiter.resize(share)
-        self._limiter.hold(wait_s)
+        self._config.limiter.resize(share)
+        self._config.limiter.hold(wait_s)
         asking = asyncio.gather(*(self._row(task, *row) for row in rows))
         self._asking.append(asking)
         with suppress(asyncio.CancelledError):
@@ -139,13 +133,12 @@ def ask_rows(id: str, *task: Any) -> None:
 
 @dataclass(slots=True)
 class Task:
-    """Rows under way on one worker, with what is held for each of them."""
+    """Rows under way on one worker, with what is held for them, for each alike."""
 
     future: Any
     worker: str
     rows: set[int]
     held: Reservation
-    row_usd: Decimal
 
 
 class DaskWorkers:
@@ -157,9 +150,9 @@ class DaskWorkers:
         self._provider = provider
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
-        self._queue: deque[int] = deque()
+        self._queue: list[int] = []
         self._workers: list[str] = []
-        self._check_at = self._hold_until = 0.0
+        self._hold_until = 0.0
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
         """Ask for rows; see `run.Ask`."""
@@ -187,8 +180,10 @@ class DaskWorkers:
     def _equip(self, run: Enrichment, handler: Callable[[Any], object]) -> None:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
         config, nothing = run.config, cast(Any, None)
-        terms = (self._provider, run.options.concurrency, config.searches.charges if config.searches is not None else ())
-        equipment = Equipment(self._session, self._id, replace(config, client=nothing, limiter=nothing, searches=None), terms)
+        charges = config.searches.charges if config.searches is not None else ()
+        searches = partial(Searches, provider=self._provider, concurrency=run.options.concurrency, charges=charges)
+        config = replace(config, client=nothing, limiter=nothing, searches=None)
+        equipment = Equipment(self._session, self._id, config, searches)
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         self._client.subscribe_topic(self._id, handler)
@@ -206,10 +201,6 @@ class DaskWorkers:
 
     async def _check(self) -> None:
         """Look which workers are there, and put the rows of lost and cancelled tasks back into the queue."""
-        now = time.monotonic()
-        if now < self._check_at and self._workers:
-            return
-        self._check_at = now + CHECK_S
         ended = [name for name, task in self._tasks.items() if task.future.done()]
         # The events of a task's rows come before its end, so they are taken while this waits.
         self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
@@ -217,7 +208,7 @@ class DaskWorkers:
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
             if name in ended or task.worker not in self._workers:  # what it spent is not known: it is held until the lease ends
-                self._queue.extendleft(self._tasks.pop(name).rows)
+                self._queue[:0] = self._tasks.pop(name).rows
                 task.future.cancel()
         if not self._workers and not self._tasks:
             raise EnrichmentError(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some")
@@ -242,18 +233,17 @@ class DaskWorkers:
         if room < size:
             return False
         try:
-            fitting, held = run.reserve({n: _worst_of(run, n) for n in list(self._queue)[:size]}, TASK_LEASE_S)
+            fitting, held = run.reserve({n: _worst_of(run, n) for n in self._queue[:size]}, TASK_LEASE_S)
         except BudgetExceededError as exc:
             if not self._tasks:
                 run.halt("budget", str(exc), None)
             return False
         rows: list[RowInput] = [(n, run.outcomes[n], *run.asked(n)) for n in fitting]
-        for _ in rows:
-            self._queue.popleft()
+        del self._queue[: len(rows)]
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(workers, key=lambda worker: loads[worker])
         task = (self._id, name, share, self._hold_until - time.monotonic(), rows)
         future = self._client.submit(ask_rows, *task, workers=[worker], pure=False, key=name)
-        self._tasks[name] = Task(future, worker, set(fitting), held, held.usd / len(rows))
+        self._tasks[name] = Task(future, worker, set(fitting), held)
         return True
 
     def _take(self, run: Enrichment, data: bytes) -> None:
@@ -268,10 +258,10 @@ class DaskWorkers:
         if task is None:  # the worker was taken for lost
             run.ledger.book(booked)
             return
+        task.held.settle(booked, keep=task.held.usd * (len(task.rows) - 1) / len(task.rows))
         task.rows.remove(n)
         if not task.rows:
             del self._tasks[name]
-        task.held.settle(booked, keep=task.row_usd * len(task.rows))
         run.finish(n, outcome)
 
 
