@@ -145,8 +145,7 @@ class Redactor:
 
     def learn(self, headers: Mapping[str, Any]) -> None:
         """Note the keys that go out in a request's headers, whoever keeps them."""
-        named = [str(value) for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
-        self._sent |= {value.removeprefix("Bearer ") for value in named}
+        self._sent |= {str(text).removeprefix("Bearer ") for name, text in headers.items() if name.lower() in _SECRET_HEADERS}
 
     def text(self, text: str) -> str:
         """Return text without keys, and without passwords in addresses."""
@@ -252,8 +251,7 @@ class Matcher:
         if kind == "page":
             return None
         if kind == "engine":
-            params = sorted(pair for pair in request.get("params") or () if pair[0].lower() not in SECRET_PARAMETERS)
-            return [request.get("method"), params, request.get("json")]
+            return [request["method"], sorted(request["params"]), request.get("json")]
         body = {name: without_marks(value) for name, value in request.items() if name not in _FREE}
         if self._strict:
             return body | {"system": _DAY.sub("", json.dumps(body.get("system"), default=str))}

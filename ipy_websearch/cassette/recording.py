@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 _EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download", "budgets")
-_PLACEHOLDER_KEY = "placeholder-for-a-key-of-the-recording"
-_PLACEHOLDER_ADDRESS = "http://recorded.invalid"
+_PLACEHOLDER = "http://recorded.invalid"  # stands for a key or an address
 
 Events = list[dict[str, Any]]
 Fields = Mapping[str, Any]
@@ -356,7 +355,7 @@ def recorded_download(cassette: Recording, real: Any) -> Any:
 
 
 class RecordedKeys(Keys):
-    """Placeholders for the keys that were set when a cassette was recorded, so that the same engines are offered.
+    """Placeholders for the keys and addresses that were set when a cassette was recorded, so that the same engines are offered.
 
     Everything else is shared with the real keys: what is set meanwhile is kept for afterwards.
     """
@@ -364,13 +363,12 @@ class RecordedKeys(Keys):
     def __init__(self, real: Keys, cassette: Player) -> None:
         self.__dict__.update(real.__dict__)
         self.secrets = real.secrets  # type: ignore[method-assign]
-        self._known, self._name = cassette.head.get("keys") or (), cassette.path.name
-        kept = {name: value for name, value in real.environ.items() if name not in _addresses()}
-        self.environ = kept | {name: _PLACEHOLDER_ADDRESS for name in _addresses() if name in self._known}
+        self.environ = dict.fromkeys(cassette.head.get("keys") or (), _PLACEHOLDER)
+        self._name = cassette.path.name
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return a placeholder for a key that was set when the cassette was recorded."""
-        return (_PLACEHOLDER_KEY, self._name) if self.spec(name).variable in self._known else None
+        return (_PLACEHOLDER, self._name) if self.spec(name).variable in self.environ else None
 
     def missing(self, name: str) -> MissingKeyError:
         """Return the error that says that a key was not set when the cassette was recorded."""
@@ -379,12 +377,7 @@ class RecordedKeys(Keys):
 
 
 def _key_names(keys: Keys) -> list[str]:
-    """Return the variables of the keys and addresses that are set."""
-    known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
-    return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
-
-
-def _addresses() -> list[str]:
-    """Return the variables of providers that have no default address."""
+    """Return the variables of the keys that are set, and of the addresses of providers that have none by default."""
     infos = provider_infos().values()
-    return [info.base_variable for info in infos if info.base_variable and not info.base_default]
+    known = dict.fromkeys((*KEYS, *(key for info in infos for key in info.keys)))
+    return [*filter(keys.usable, known), *(i.base_variable for i in infos if not i.base_default and i.address(keys))]

@@ -107,8 +107,10 @@ async def ask_in_batches(run: Enrichment, rows: Sequence[int]) -> None:
     finally:
         run.progress.note = ""
         if left := work.rows_at_the_api:
-            text = f"{plural(left, 'row')} at the API go on there and will be paid for: the same call collects them, "
-            run.notices[f"{text}the API's console cancels them"] = None
+            run.notices[
+                f"{plural(left, 'row')} at the API go on there and will be paid for: the same call collects them, "
+                "the API's console cancels them"
+            ] = None
 
 
 class BatchRun:
@@ -119,8 +121,7 @@ class BatchRun:
         self._run = run
         self._client = config.client
         self._ledger = run.ledger
-        search = native_search(config.model, config.client, config.max_searches, config.defaults)
-        self._tools = [search] if search else []
+        self._tools = [*filter(None, [native_search(config.model, config.client, config.max_searches, config.defaults)])]
         self._rows = {run.row_key(n): n for n in rows}
         self._open: list[Batch] = []
         self._look()
@@ -244,8 +245,8 @@ class BatchRun:
             try:
                 outcome.fill(answer_of(result, self._run.asked(n)[0]))
             except Exception as exc:  # whatever is wrong with it costs this row, not those that are paid for with it
-                why = str(exc) if isinstance(exc, RowError) else f"{UNREADABLE} ({type(exc).__name__})"
-                outcome.status, outcome.error = "error", why
+                outcome.status = "error"
+                outcome.error = str(exc) if isinstance(exc, RowError) else f"{UNREADABLE} ({type(exc).__name__})"
             self._run.finish(n, outcome)
         self._end(batch, booked)
 

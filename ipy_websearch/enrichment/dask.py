@@ -190,8 +190,7 @@ class DaskWorkers:
         try:
             self._client.register_plugin(equipment)
         except (ImportError, AttributeError, pickle.PickleError) as exc:
-            why = f"{type(exc).__name__}: {exc}"
-            raise ConfigError(f"the cluster's workers cannot load ipy_websearch ({why}); install it there too") from exc
+            raise ConfigError(f"the cluster's workers cannot load ipy_websearch ({exc}); install it there too") from exc
 
     def _take_back(self) -> None:
         """Take back what the workers were given; that cuts off what they are doing."""
@@ -233,7 +232,8 @@ class DaskWorkers:
         if room < size:
             return False
         try:
-            fitting, held = run.reserve({n: _worst_of(run, n) for n in self._queue[:size]}, TASK_LEASE_S)
+            worst = {n: _worst_of(run, n) if run.budget.bounded else None for n in self._queue[:size]}
+            fitting, held = run.reserve(worst, TASK_LEASE_S)
         except BudgetExceededError as exc:
             if not self._tasks:
                 run.halt("budget", str(exc), None)
@@ -267,8 +267,6 @@ class DaskWorkers:
 
 def _worst_of(run: Enrichment, n: int) -> Decimal | None:
     """Return a row's highest possible cost, None when it is unknown: each search adds a request with its results."""
-    if not run.budget.bounded:
-        return None
     config, (columns, values) = run.config, run.asked(n)
     body = request_body(config, columns, [user_message(row_text(columns, values))], [], final=True)
     tokens, most, searches = estimate_tokens(body), max_tokens(columns), config.max_searches
@@ -288,5 +286,6 @@ def connect(cluster: Any) -> Client:
             return Client(cluster.scheduler.address, security=cluster.security, **options)
         return Client(cluster, **options)
     except (OSError, TimeoutError, TypeError, ValueError) as exc:
-        kinds = "a dask.distributed Client, a cluster or an address that can be reached"
-        raise ConfigError(f"cluster must be {kinds}, not {cluster!r}: {exc}") from exc
+        raise ConfigError(
+            f"cluster must be a dask.distributed Client, a cluster or an address that can be reached, not {cluster!r}: {exc}"
+        ) from exc

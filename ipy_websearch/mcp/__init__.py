@@ -10,6 +10,7 @@ another host or come from a web page (the specification's section on security, m
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -105,11 +106,10 @@ def server(session: Session) -> MCPServer:
         `budget_usd` US dollars, `timeout_s` seconds. Gives `text` (Markdown with [n] marks), `sources` (n, title, url,
         cited_text, published_date, read), model, searches, cost_usd, `limit` (the one that cut it, or null) and notices."""
         run = session.start(question, max_searches=max_searches, budget_usd=budget_usd, timeout_s=timeout_s, provider=provider)
-        calls = 0
+        calls = itertools.count(1)
         async for event in run:
             if isinstance(event, ToolFinished):
-                calls += 1
-                await context.report_progress(calls, message=event.summary)
+                await context.report_progress(next(calls), message=event.summary)
         answer = run.answer
         assert answer is not None
         facts = {name: getattr(answer, name) for name in ("model", "searches", "limit", "notices")}
@@ -142,9 +142,11 @@ def server(session: Session) -> MCPServer:
         frame = work.frame()
         added = json.loads(frame[added_names(work.plan.columns, True)].to_json(orient="records", date_format="iso"))
         costs = frame["enrich_cost_usd"]
-        errors = int((frame["enrich_status"] == "error").sum())
-        filled = [{**row, **new} for row, new in zip(rows, added, strict=True)]  # what was given comes back unchanged
-        return {"rows": filled, "errors": errors, "cost_usd": float(costs.sum()) if costs.notna().all() else None}
+        return {
+            "rows": [{**row, **new} for row, new in zip(rows, added, strict=True)],  # what was given comes back unchanged
+            "errors": int((frame["enrich_status"] == "error").sum()),
+            "cost_usd": float(costs.sum()) if costs.notna().all() else None,
+        }
 
     @made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     async def cost() -> Result:

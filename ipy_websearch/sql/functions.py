@@ -300,8 +300,12 @@ class Functions:
             MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
         """
         session, given, names, asks = api.session(), self.given, ARGUMENTS[kind], kind == "ask_ai"
-        whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
-        budget = session.budgets.for_question(self.id, checked("budget_usd", given.budget_usd), **whose)
+        budget = session.budgets.for_question(
+            self.id,
+            checked("budget_usd", given.budget_usd),
+            whose="budget of the SQL functions",
+            raised_by="register(con, budget_usd=…)",
+        )
         try:
             client, model = model_to_ask(session, given.model) if asks else (session.offline_model, "")
             provider = session.provider_to_ask(given.provider)
@@ -311,9 +315,8 @@ class Functions:
         offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         request = session.search_request("placeholder", **({"count": RESULTS} if asks else {}))
-        searches = None
-        if provider or keyed or offline or not asks:
-            searches = searches_of(session, provider, given.concurrency, budget, request, offline)
+        may_search = provider or keyed or offline or not asks
+        searches = searches_of(session, provider, given.concurrency, budget, request, offline) if may_search else None
         now = datetime.now(UTC)
         config = RowConfig(
             client=client,
