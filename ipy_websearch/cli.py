@@ -89,8 +89,7 @@ def _run(command: str, schema: JSON, work: Callable[[JSON], Coroutine[Any, Any, 
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
     """Write JSON in UTF-8, whatever the terminal's encoding is."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    if indent:  # the seed writes a list of one text in one line
-        text = re.sub(r'\[\s+("[^"]*")\s+\]', r"[\1]", text)
+    text = re.sub(r'\[\s+("[^"]*")\s+\]', r"[\1]", text)  # the seed writes an indented list of one text in one line
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 

@@ -119,9 +119,8 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
 
 def error_fields(error: WebSearchError) -> dict[str, Any]:
     """Return an error as plain values."""
-    told = {name: getattr(error, name, None) for name in _TOLD}
-    kept = {name: value for name, value in told.items() if value not in (None, "")}
-    return {"type": type(error).__name__, "message": str(error), **kept}
+    told = {name: value for name in _TOLD if (value := getattr(error, name, None)) not in (None, "")}
+    return {"type": type(error).__name__, "message": str(error), **told}
 
 
 def error_of(fields: Mapping[str, Any]) -> WebSearchError:
@@ -195,7 +194,6 @@ def _forms(secrets: frozenset[str]) -> list[str]:
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FREE = ("max_tokens", "stream", "metadata", "model", "timeout")  # the model is whom the request goes to
-_WIDTH = 150
 
 
 class Matcher:
@@ -231,7 +229,7 @@ class Matcher:
         about = ""
         if request:
             words = question(request["messages"]) if kind == "model" else request.get("json") or dict(request["params"])
-            about = f" (“{shorten(plain(str(words)), _WIDTH)}”)"
+            about = f" (“{shorten(plain(str(words)), 150)}”)"
         what = f"{self._name} has no recording of this request to {to}{about}"
         number = sum(exchange["kind"] == kind for exchange in self._exchanges)
         raise ReplayError(f"{what}; {number} recorded; ask as the recording did, or record it anew")

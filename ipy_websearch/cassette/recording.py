@@ -106,12 +106,11 @@ class Recording(AbstractContextManager["Recording"]):
     def stop(self) -> None:
         """Stop, unless it has stopped already, and put everything back as it was."""
         session = self._session
-        if session.recording is not self:
-            return
-        session.recording = None
-        for name in _EXCHANGED:
-            session.__dict__.pop(name, None)
-        session.__dict__.update(self._before)
+        if session.recording is self:
+            session.recording = None
+            for name in _EXCHANGED:
+                session.__dict__.pop(name, None)
+            session.__dict__.update(self._before)
 
     def _begin(self, keys: Keys, budgets: Budgets) -> None:
         """Put the cassette in front of the session's connections."""
@@ -230,8 +229,8 @@ class Player(Recording):
         self.replayed_from = self.path.name
         self.has_model = any(exchange["kind"] == "model" for exchange in exchanges)
         self._pace = not instant
-        strict = self.head.get("version") == version("ipy_websearch")
-        self._matcher = Matcher(self.path.name, exchanges, strict=strict, clean=self.redactor.text)
+        of_this_version = self.head.get("version") == version("ipy_websearch")
+        self._matcher = Matcher(self.path.name, exchanges, strict=of_this_version, clean=self.redactor.text)
         session.stop_recording()
         # Budgets count on a ledger that starts at nothing: a replay costs nothing and ends where its recording did.
         rehearsal = Ledger(None, clock=session.ledger.clock)
@@ -267,8 +266,6 @@ class Player(Recording):
         if fields := exchange.get("error"):
             raise error_of(fields)
         if exchange.get("cut_off"):
-            while self._pace:
-                await asyncio.sleep(3600)
             raise CutOffError(f"the recording of this request on {self.path.name} was cut off")
 
     async def _until(self, moment: float) -> None:
@@ -320,13 +317,12 @@ class RecordedHttp(HttpClient):
         pairs = parse_qsl(with_query(url, params).partition("?")[2], keep_blank_values=True)
         shown = [[name, MARK if name.lower() in SECRET_PARAMETERS else value] for name, value in pairs]
         asked = {"method": method, "url": call_address(url), "params": shown, **({} if json is None else {"json": json})}
-        redactor = self._cassette.redactor
-        redactor.learn(headers or {})
+        self._cassette.redactor.learn(headers or {})
 
         async def send() -> Fields:
             got = await self._real.request(method, url, params=params, headers=headers, json=json, **options)
             is_json = got.content_type == "application/json"
-            return answer_fields(got.status, got.headers, got.body, redactor, is_json=is_json)
+            return answer_fields(got.status, got.headers, got.body, self._cassette.redactor, is_json=is_json)
 
         fields = await self._cassette.call("engine", options["provider"], asked, send)
         return HttpResponse(fields["status"], fields["headers"], body_of(fields), call_address(url))
@@ -347,9 +343,8 @@ def recorded_download(cassette: Recording, real: Any) -> Any:
             facts = {"final_url": got.final_url, "content_type": got.content_type, "charset": got.charset}
             return {**facts, **answer_fields(got.status, {}, got.body, cassette.redactor, is_json=False)}
 
-        fields = await cassette.call("page", url, None, send)
-        final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
-        return pages.Download(final_url, fields["status"], content_type, charset, body_of(fields))
+        told = await cassette.call("page", url, None, send)
+        return pages.Download(told["final_url"], told["status"], told["content_type"], told["charset"], body_of(told))
 
     return download
 

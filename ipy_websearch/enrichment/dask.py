@@ -152,7 +152,6 @@ class DaskWorkers:
         self._tasks: dict[str, Task] = {}
         self._queue: list[int] = []
         self._workers: list[str] = []
-        self._hold_until = 0.0
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
         """Ask for rows; see `run.Ask`."""
@@ -241,7 +240,7 @@ class DaskWorkers:
         rows: list[RowInput] = [(n, run.outcomes[n], *run.asked(n)) for n in fitting]
         del self._queue[: len(rows)]
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(workers, key=lambda worker: loads[worker])
-        task = (self._id, name, share, self._hold_until - time.monotonic(), rows)
+        task = (self._id, name, share, run.config.limiter.seconds_to_wait, rows)
         future = self._client.submit(ask_rows, *task, workers=[worker], pure=False, key=name)
         self._tasks[name] = Task(future, worker, set(fitting), held)
         return True
@@ -250,7 +249,7 @@ class DaskWorkers:
         """Take what a worker has sent: a row that has ended goes into ledger and store, and out of its task."""
         event = pickle.loads(data)
         if not isinstance(event, tuple):
-            self._hold_until = max(self._hold_until, time.monotonic() + event)
+            run.config.limiter.hold(event)
             return
         name, n, outcome, spent = event
         booked = [replace(row, **run.names()) for row in spent]

@@ -251,8 +251,9 @@ def _functions_in(con: Any, prefix: str) -> Functions:
         try:
             con.create_function(f"{prefix}{name}", function, parameters, returned, **options)
         except duckdb.Error as exc:
-            why = str(exc).splitlines()[0]
-            raise ConfigError(f"{prefix}{name} cannot be registered ({why}); choose another prefix") from exc
+            raise ConfigError(
+                f"{prefix}{name} cannot be registered ({str(exc).splitlines()[0]}); choose another prefix"
+            ) from exc
     _registered[number] = functions, [function for _, function, *_ in definitions]
     return functions
 
@@ -310,8 +311,9 @@ class Functions:
             client, model = model_to_ask(session, given.model) if asks else (session.offline_model, "")
             provider = session.provider_to_ask(given.provider)
         except MissingKeyError as exc:
-            setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
-            raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
+            raise MissingKeyError(
+                f"{exc}; in SQL: SELECT {self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
+            ) from None
         offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         request = session.search_request("placeholder", **({"count": RESULTS} if asks else {}))
