@@ -8,7 +8,6 @@ its own; fork before the first use where you can, since threads and connections 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -175,14 +174,14 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
     Raises:
         EnrichmentError: it was given up with nothing done.
     """
-    from ipy_websearch.enrichment.report import Bar
+    from ipy_websearch.enrichment.report import draw, progress_bar
 
     task, interrupted = background.Task(work.run, start=False), False
-    with closing(Bar(work.progress, work.options.progress)) as bar:
+    with progress_bar(work.progress, work.options.progress) as bar:
         try:
             task.begin()
             while not task.wait(TICK_S):
-                bar.update()
+                draw(bar, work.progress)
             task.future.result()
         except KeyboardInterrupt:
             work.stop()

@@ -22,7 +22,6 @@ T = TypeVar("T")
 # A longer `retry-after` is an error at once.
 LONGEST_S = 60.0
 
-MAX_DEADLINE_S = 600.0
 MAX_BACKOFF_S = 8.0
 # How many steps there are from 0 to the most.
 STEPS = 20
@@ -105,7 +104,7 @@ class ConcurrencyLimiter:
 
     def hold(self, seconds: float) -> None:
         """Send nothing for so many seconds."""
-        until = self._clock() + min(seconds, MAX_DEADLINE_S)
+        until = self._clock() + seconds
         if until > self._deadline:
             self._deadline = until
             asyncio.get_running_loop().call_later(until - self._clock() + EARLY_S, self._wake)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Column
+from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Plan
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Money
 from ipy_websearch.text import duration, plural, shorten, usd
@@ -36,9 +36,6 @@ _ROWS = {
 }
 _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 
-# A `retry-after` of less than these seconds is not worth a word.
-SHOWN_FROM_S = 1.0
-
 
 @dataclass(slots=True)
 class Outcome:
@@ -48,6 +45,7 @@ class Outcome:
     Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; a row from the store (`cached`) has
     the values of its first time. A `permanent` failure will meet every further row too. `provider` answered in place of the
     planned one (None: the planned one answered; "": several answered, or the row is not to be stored); `notices` say why.
+    `lacks` names the inputs that are missing.
     """
 
     status: Status = "interrupted"
@@ -61,11 +59,12 @@ class Outcome:
     permanent: bool = False
     provider: str | None = None
     notices: tuple[str, ...] = ()
+    lacks: str = ""
 
     @property
-    def spent_usd(self) -> float | None:
+    def spent_usd(self) -> Money:
         """The cost of this run for the row."""
-        return 0.0 if self.cached else _float(self.cost_usd)
+        return Decimal(0) if self.cached else self.cost_usd
 
     def fill(self, cells: Iterable[Cell]) -> None:
         """Take the cells of the columns that were asked for; the row has failed when no value fits its type."""
@@ -73,7 +72,8 @@ class Outcome:
         faults = [cell.fault for cell in self.cells.values() if cell.fault]
         nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in self.cells.values()) else []
         self.status = "error" if faults and len(faults) == len(self.cells) else "ok"
-        self.error = "; ".join([*faults, *nothing, *self.notices])
+        gap = [f"not all columns were asked: {self.lacks} is missing"] if self.lacks else []
+        self.error = "; ".join([*faults, *nothing, *self.notices, *gap])
 
 
 class Report(dict[str, Any]):
@@ -122,25 +122,17 @@ def alike(message: str) -> str:
     return _VARYING.sub("#", message)
 
 
-def make_report(
-    outcomes: Sequence[Outcome],
-    counts: Sequence[int],
-    names: Iterable[str],
-    columns: Sequence[Column],
-    cost_usd: Money,
-    **facts: Any,
-) -> Report:
-    """Return the report; `counts` has the number of rows in the frame for each outcome, `names` their inputs.
-
-    `facts` are seconds and warnings. Rows without input are no cells to fill.
-    """
-    known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if count]
+def make_report(plan: Plan, outcomes: Sequence[Outcome], cost_usd: Money, **facts: Any) -> Report:
+    """Return the report on the outcomes of a plan's distinct rows; `facts` are seconds and warnings. Rows without input are no
+    cells to fill."""
+    counts, names = Counter(plan.place), (", ".join(value or "–" for value in inputs) for inputs in plan.inputs)
+    known = [(outcome, counts[n], name) for n, (outcome, name) in enumerate(zip(outcomes, names, strict=True))]
     by_status: Counter[str] = Counter()
-    by_column = {column.name: Counter[str]() for column in columns}
+    by_column = {column.name: Counter[str]() for column in plan.columns}
     notes: list[tuple[str, int, str]] = []
     for outcome, count, name in known:
         by_status[outcome.status] += count
-        for number, column in enumerate(columns):
+        for number, column in enumerate(plan.columns):
             cell = outcome.cells.get(number)
             if outcome.status == "skipped" or (outcome.cells and cell is None):
                 continue
@@ -160,7 +152,7 @@ def make_report(
         failures=grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
         notes=grouped(notes),
         requests=sum(outcome.requests for outcome in outcomes),
-        cost_usd=_float(cost_usd),
+        cost_usd=None if cost_usd is None else float(cost_usd),
         **facts,
     )
 
@@ -173,17 +165,13 @@ def rest_text(outcomes: Sequence[Outcome], left: int, concurrency: int) -> str:
     filled = [outcome for outcome in outcomes if outcome.status == "ok"]
     if not filled:
         return "no row was filled, so what the others would take is not known"
-    share, total = left / len(filled), _float(add_money(*(outcome.cost_usd for outcome in filled)))
+    share, total = left / len(filled), add_money(*(outcome.cost_usd for outcome in filled))
     seconds = sum(outcome.seconds for outcome in filled) * share / max(min(concurrency, left), 1)
-    cost = _cost(None if total is None else total * share)
+    cost = _cost(None if total is None else float(total) * share)
     return f"the {plural(left, 'other distinct row')} would take about {cost}, {duration(seconds)}"
 
 
-def _float(amount: Money) -> float | None:
-    return None if amount is None else float(amount)
-
-
-def _cost(amount: float | None) -> str:
+def _cost(amount: Money | float) -> str:
     return "cost unknown" if amount is None else usd(amount)
 
 
@@ -192,14 +180,13 @@ def _cost(amount: float | None) -> str:
 
 @dataclass(slots=True)
 class Progress:
-    """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
+    """The counts of a run as they stand, in distinct rows; written by the run, read by the bar.
 
     `note` names what the run waits for ("": only for answers); `limiter` has the API's `retry-after` (None: nothing is sent).
     """
 
     total: int = 0
     done: int = 0
-    cells: int = 0
     failed: int = 0
     cached: int = 0
     cost_usd: Money = Decimal(0)
@@ -212,43 +199,28 @@ class Progress:
         return self.done + self.failed + self.cached
 
     @property
-    def facts(self) -> str:
-        """The counts in words."""
-        stored = f", {self.cached} from the store" if self.cached else ""
-        return f"{self.cells} cells, {self.failed} failed{stored}, {_cost(_float(self.cost_usd))}"
-
-    @property
-    def waits_for(self) -> str:
-        """The reason of a wait, "" without one; with a time of day, so that the bar is not drawn anew each second."""
+    def text(self) -> str:
+        """The counts, and what the run waits for with a time of day, so that the bar is not drawn anew each second."""
         wait_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
         until = datetime.now() + timedelta(seconds=wait_s)
-        told = f"waiting for the API until {until:%H:%M:%S} (retry-after)" if wait_s >= SHOWN_FROM_S else ""
-        return ", ".join(filter(None, (self.note, told)))
+        told = f"waiting for the API until {until:%H:%M:%S} (retry-after)" if wait_s >= 1 else ""
+        stored = f"{self.cached} from the store" if self.cached else ""
+        return ", ".join(filter(None, (f"{self.failed} failed", stored, _cost(self.cost_usd), self.note, told)))
 
 
-class Bar:
-    """Shows progress with tqdm; `update` draws only changes. With `show` False, nothing is shown."""
+def progress_bar(progress: Progress, show: bool) -> Any:
+    """Return a bar of tqdm; with `show` False, nothing is shown."""
+    from tqdm import tqdm
 
-    def __init__(self, progress: Progress, show: bool) -> None:
-        from tqdm import tqdm
+    # Lab paints what comes on standard error like an error.
+    where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+    options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where, "disable": not show}
+    return tqdm(total=progress.total, desc="enrich", unit="row", **options)
 
-        self._progress = progress
-        self._drawn = (0, "")
-        # Lab paints what comes on standard error like an error.
-        where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
-        options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where, "disable": not show}
-        self._bar = tqdm(total=progress.total, desc="enrich", unit="row", **options)
 
-    def update(self) -> None:
-        """Draw the counts when they have changed."""
-        text = ", ".join(filter(None, (self._progress.facts, self._progress.waits_for)))
-        state = (self._progress.finished, text)
-        if state != self._drawn:
-            self._drawn = state
-            self._bar.set_postfix_str(text, refresh=False)
-            if not self._bar.update(self._progress.finished - self._bar.n):  # it draws what moves, and reckons the rate
-                self._bar.refresh()
-
-    def close(self) -> None:
-        """Remove the bar: the report stays."""
-        self._bar.close()
+def draw(bar: Any, progress: Progress) -> None:
+    """Draw the counts in a bar when they have changed."""
+    text, moved = progress.text, progress.finished - bar.n
+    if not bar.disable and (moved or text != bar.postfix):
+        bar.set_postfix_str(text, refresh=not moved)
+        bar.update(moved)  # it draws what moves, and reckons the rate

@@ -56,11 +56,11 @@ PROBES = 20
 class Searches:
     """The searches of a run: one provider for all rows, at the rate that it bears.
 
-    `provider` names one (None: the chain), `charges` is what one search is expected to cost, `first` the provider that is asked
-    first, with its options. The embedded articles replace a web engine only with `local_stands_in`: a value from them would be
-    stored as if it came from the web. A single question goes to another provider rather than wait. A thousand rows should all
-    be answered by the same provider, so all rows wait out a 429 together. Every other failure follows the router. After a
-    permanent failure, and after `PROBES` without a single success, nothing more is asked: each search fails with that failure.
+    `provider` names one (None: the chain), `charges` is what one search is expected to cost. The embedded articles replace a
+    web engine only with `local_stands_in`: a value from them would be stored as if it came from the web. A single question goes
+    to another provider rather than wait. A thousand rows should all be answered by the same provider, so all rows wait out a
+    429 together. Every other failure follows the router. After a permanent failure, and after `PROBES` without a single
+    success, nothing more is asked: each search fails with that failure.
     """
 
     def __init__(
@@ -70,17 +70,24 @@ class Searches:
         concurrency: int,
         charges: tuple[Charge, ...],
         local_stands_in: bool,
-        first: tuple[str, Mapping[str, Any]] = ("", {}),
     ) -> None:
         self.charges = charges
-        self.first = first
         self._router = router
-        self._provider = provider
-        self._local_stands_in = local_stands_in
+        self._plan = partial(router.plan, provider=provider, local_stands_in=local_stands_in)
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S, start_s=START_S)
-        self._works = False
-        self._failures = 0
+        self._chances = float(PROBES)
         self._dead: ProviderError | None = None
+
+    def first(self, request: SearchRequest) -> tuple[str, Mapping[str, Any]]:
+        """Return the provider that is asked first, with its options; ("", {}) when none can be asked.
+
+        Raises:
+            MissingKeyError, ConfigError: the provider cannot be asked.
+        """
+        if self._plan(request).target is None:  # all failed a moment ago, and may work again
+            self._router.forget_outages()
+        target = self._plan(request).target
+        return (target.name, target.options) if target is not None else ("", {})
 
     async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
         """Return the results of one search.
@@ -93,24 +100,24 @@ class Searches:
         try:
             results = await self._search(request, fresh)
         except ProviderError as exc:
-            self._failures += 1
-            if exc.permanent or (self._failures >= PROBES and not self._works):
+            self._chances -= 1
+            if exc.permanent or not self._chances > 0:
                 # As an error of its own, without charges: what is not asked costs nothing.
                 self._dead = ProviderError(
                     str(exc), provider=exc.provider, status=exc.status, retry_after=exc.retry_after, reason=exc.reason
                 )
             raise
-        self._works = True
+        self._chances = math.inf
         return results
 
     async def _search(self, request: SearchRequest, fresh: bool) -> SearchResults:
-        plan = self._router.plan(request, self._provider, fresh=fresh, local_stands_in=self._local_stands_in)
+        plan = self._plan(request, fresh=fresh)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:
             return await self._limiter.run(lambda: self._router.run(plan, hand_on_rate_limit=False), rate_limit_s)
         except ProviderError as exc:
-            if exc.reason != "rate" or self._provider:
+            if exc.reason != "rate" or plan.named:
                 raise
             return await self._router.run(plan)
 
@@ -211,9 +218,7 @@ def request_body(
     """
     platform, model = config.platform, config.model
     text = system_text(config.max_searches, reads=True) if reads else config.system
-    instructions: dict[str, Any] = {"type": "text", "text": text}
-    if platform.caching:
-        instructions["cache_control"] = CACHE_CONTROL
+    instructions = {"type": "text", "text": text, **({"cache_control": CACHE_CONTROL} if platform.caching else {})}
     body = {"model": model, "max_tokens": max_tokens(columns), "system": [instructions], "messages": list(messages)}
     if not reads:
         body["tools"] = [*tools, record_tool(tuple(columns))]
@@ -290,14 +295,12 @@ class Row(Face):
         self._booking = booking
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
-        self._unsearched = ""  # why the newest search did not run
         self._reading = self._nudged = False
         self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
         meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
-        rendered = partial(tool_result, platform=config.platform)
-        runner = CallRunner(self._tools, ToolContext(), Panels(), booking.budget, meter, rendered)
-        messages = [user_message(self._text())]
-        self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not self._tools)
+        render = partial(tool_result, platform=config.platform)
+        runner = CallRunner(self._tools, ToolContext(), Panels(), booking.budget, meter, render)
+        self.loop = Loop(self, self._send, runner, [user_message(self._text())], needs_results=True, final=not self._tools)
 
     async def ask(self) -> None:
         """Ask for the row's values; a failure is in the outcome."""
@@ -347,10 +350,9 @@ class Row(Face):
             RowError: a search failed.
         """
         outputs = [self.loop.runner.outputs[call.id] for call in calls]
-        failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
-        self._unsearched = failed[0] if failed else ""
-        if self._failure is not None or (failed and self._reading):
-            raise RowError(f"the search failed: {str(self._failure or failed[0]).removeprefix('the search failed: ')}")
+        if self._failure is not None or (self._reading and outputs[0].is_error):
+            reason = str(self._failure or outputs[0].summary)
+            raise RowError(f"the search failed: {reason.removeprefix('the search failed: ')}")
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
@@ -358,20 +360,17 @@ class Row(Face):
 
     def _first(self) -> Next:
         """Return the first step: a model that is known or set to call no tools reads."""
-        config = self._config
-        no_tools = config.retrieve_first == "auto" and config.model in config.client.without_tools
-        return self._read() if no_tools or config.retrieve_first == "always" else Then.AGAIN
+        setting, lacks_tools = self._config.retrieve_first, self._config.model in self._config.client.without_tools
+        return self._read() if setting == "always" or (setting == "auto" and lacks_tools) else Then.AGAIN
 
     def _read(self) -> Next:
-        """Start again without tools; return the search for the row."""
+        """Start again without tools, which the server lacks where it was offered them; return the search for the row."""
+        if self.loop.meter.steps:
+            self._config.client.without_tools.add(self._config.model)
         self._reading = self.loop.final = True
         self.loop.messages = [user_message(self._text())]
         call = search_call(self._tools, self._query())
         return [call] if call is not None else Then.AGAIN
-
-    def _lacks_tools(self) -> Next:
-        self._config.client.without_tools.add(self._config.model)
-        return self._read()
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one may only call `record`.
@@ -390,13 +389,14 @@ class Row(Face):
         config = self._config
         check_stop_reason(reply.stop_reason, reply.stop_details)
         record = self._recorded(reply)
-        if record is not None and self._unsearched and not self._evidence.searched:
-            raise RowError(f"the search failed: {self._unsearched}")
+        wrong = [output.summary for output in self.loop.runner.outputs.values() if output.is_error]
+        if record is not None and wrong and not self._evidence.searched:
+            raise RowError(f"the search failed: {wrong[0]}")
         if record is not None:
             self.outcome.fill(cells_of(record, self._columns, self._evidence))
             return Then.DONE
         if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
-            return self._lacks_tools()
+            return self._read()
         calls, turn = Call.of(reply), assistant_message(reply.content)
         self.loop.messages += filter(None, [turn])
         if calls and not final:
@@ -423,7 +423,7 @@ class Row(Face):
         """Ask again without the tools that the server refused, or raise the error."""
         if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
             raise error
-        return self._lacks_tools()
+        return self._read()
 
     # --- requests and searches ---------------------------------------------------------------------------------------
 

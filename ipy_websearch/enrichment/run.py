@@ -13,10 +13,10 @@ import hashlib
 import os
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from narwhals.dependencies import is_dask_dataframe
@@ -26,7 +26,7 @@ from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, inputs_of, parse_columns, plan_of
 from ipy_websearch.enrichment.frames import added_columns, default_client, given_frame
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, alike, make_report, rest_text
+from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, make_report, rest_text
 from ipy_websearch.enrichment.row import PROBES, START_S, Row, RowConfig, Searches, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
@@ -37,7 +37,7 @@ from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.passages import ALL_TOKENS
-from ipy_websearch.results import Money, Usage
+from ipy_websearch.results import Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading
@@ -80,8 +80,12 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     # A provider named by the caller must be usable even when nothing is searched; that of the settings only for a search.
     asked = options.provider or (most and not batch)
     provider = session.provider_to_ask(options.provider) if asked else None
-    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
-    budget = session.budgets.for_question(uuid.uuid4().hex[:12], checked("budget_usd", options.budget_usd), **whose)
+    budget = session.budgets.for_question(
+        uuid.uuid4().hex[:12],
+        checked("budget_usd", options.budget_usd),
+        whose="enrichment's budget",
+        raised_by="--budget USD or budget_usd=…",
+    )
     searches = None
     if batch:
         native_search(model, client, most, defaults)  # a platform without batches is refused here
@@ -142,19 +146,9 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 def searches_of(
     session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest, local_stands_in: bool
 ) -> Searches:
-    """Return the searches of a run like `request`; with `local_stands_in`, the local index may answer for Wikipedia.
-
-    Raises:
-        MissingKeyError, ConfigError: the provider cannot be asked.
-    """
-    router = session.router
-    charges = router.expected_charges(provider, request.count, worst=budget.bounded)
-    target = router.plan(request, provider, local_stands_in=local_stands_in).target
-    if target is None:  # all failed a moment ago, and may work again
-        router.forget_outages()
-        target = router.plan(request, provider, local_stands_in=local_stands_in).target
-    first = (target.name, target.options) if target is not None else ("", {})
-    return Searches(router, provider, concurrency, charges, local_stands_in, first)
+    """Return the searches of a run like `request`; with `local_stands_in`, the local index may answer for Wikipedia."""
+    charges = session.router.expected_charges(provider, request.count, worst=budget.bounded)
+    return Searches(session.router, provider, concurrency, charges, local_stands_in)
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
@@ -189,9 +183,9 @@ class Enrichment:
         self.budget = budget
         self.ledger = session.ledger
         self.store = session.enrich_store
-        self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
+        self.outcomes = [Outcome(asked=plan.askable(inputs), lacks=plan.missing(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
-        self.notices: dict[str, None] = {}
+        self.notices: dict[str, None] = {f"replayed from {session.replayed_from}": None} if session.replayed_from else {}
         self.stopped: tuple[Status, str] | None = None
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
         self._session = session
@@ -199,12 +193,9 @@ class Enrichment:
         self._put = put
         self._since = since
         self._asking: asyncio.Task[None] | None = None
-        self._failures: Counter[str] = Counter()
         self._seconds = 0.0
-        first = config.searches.first if config.searches is not None else (NATIVE if options.mode == "batch" else "", {})
-        self._lookup = self._lookup_key(*first)
-        if session.replayed_from:
-            self.notices[f"replayed from {session.replayed_from}"] = None
+        native = NATIVE if options.mode == "batch" else ""
+        self._lookup = self._lookup_key(*(config.searches.first(config.defaults) if config.searches else (native, {})))
 
     # --- the caller's side -----------------------------------------------------------------------------------------------
 
@@ -213,7 +204,7 @@ class Enrichment:
         so a row's cost and its values stay together.
 
         Raises:
-            EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
+            EnrichmentError: every row that was asked failed, and rows are left that would fail too.
         """
         began = time.monotonic()
         try:
@@ -226,10 +217,9 @@ class Enrichment:
         finally:
             self._seconds = time.monotonic() - began
             left = self._settle()
-        statuses = Counter(outcome.status for outcome in self.outcomes)
-        if self.stopped is not None and self.stopped[0] == "error" and left and not statuses["ok"]:
-            failed = statuses["error"] - left
-            begun = f"stopped after {plural(failed, 'row')} failed: " if failed else ""
+        progress = self.progress
+        if self.stopped is not None and self.stopped[0] == "error" and left and not progress.done + progress.cached:
+            begun = f"stopped after {plural(progress.failed, 'row')} failed: " if progress.failed else ""
             raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
     async def _prepare_and_ask(self, rows: Sequence[int]) -> None:
@@ -253,22 +243,14 @@ class Enrichment:
 
     def report(self) -> Report:
         """Return the report of the run."""
-        counts = Counter(self.plan.place)
-        return make_report(
-            self.outcomes,
-            [counts[n] for n in range(len(self.outcomes))],
-            (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
-            self.plan.columns,
-            cost_usd=self.progress.cost_usd,
-            seconds=round(self._seconds, 3),
-            warnings=list(self.notices),
-        )
+        seconds, cost_usd = round(self._seconds, 3), self.progress.cost_usd
+        return make_report(self.plan, self.outcomes, cost_usd, seconds=seconds, warnings=list(self.notices))
 
     def closing_text(self) -> str:
         """Return the closing lines: the report, and for a sample the estimate for the other rows."""
-        if not self.plan.left_out:
-            return str(self.report())
-        return f"{self.report()}\n{rest_text(self.outcomes, self.plan.left_out, self.options.concurrency)}"
+        left_out = self.plan.left_out
+        rest = [rest_text(self.outcomes, left_out, self.options.concurrency)] if left_out else []
+        return "\n".join([str(self.report()), *rest])
 
     # --- the store --------------------------------------------------------------------------------------
 
@@ -277,18 +259,17 @@ class Enrichment:
         missing = []
         for n, cells in enumerate(self._stored()):
             outcome = self.outcomes[n]
-            outcome.cells = cells
             outcome.asked = tuple(c for c in outcome.asked if c not in cells)
+            outcome.cells = cells
             if outcome.asked:
                 missing.append(n)
             elif not cells:
-                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(self.plan.inputs[n])} is missing"
+                outcome.status, outcome.error = "skipped", f"skipped: {outcome.lacks} is missing"
             else:
                 outcome.cost_usd = add_money(*(cell.cost_usd for cell in cells.values()))
                 outcome.seconds, outcome.cached = sum(cell.seconds for cell in cells.values()), True
                 outcome.fill(())
-                self._end(n, outcome)
-                self.progress.cached += 1
+                self.finish(n, outcome)
         return missing
 
     def _stored(self) -> Iterator[dict[int, Cell]]:
@@ -300,10 +281,11 @@ class Enrichment:
             found = self.store.get(wanted, self._since)
             yield from ({c: found[key] for c, key in row.items() if key in found} for row in keys)
 
-    def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
-        """Return the store's keys of a row's cells, by column number; `lookup` "" is the planned search."""
+    def _keys(self, inputs: Inputs, provider: str | None = None) -> dict[int, bytes]:
+        """Return the store's keys of a row's cells, by column number; `provider` answered instead of the planned one."""
+        lookup = self._lookup if provider is None else self._lookup_key(provider, {})
         values, columns, model = self.plan.values(inputs), self.plan.columns, self.config.model
-        return {c: cell_key(model, lookup or self._lookup, columns[c], values) for c in self.plan.askable(inputs)}
+        return {c: cell_key(model, lookup, columns[c], values) for c in self.plan.askable(inputs)}
 
     def _lookup_key(self, provider: str, options: Mapping[str, Any]) -> str:
         config, pages = self.config, self.config.pages.most if self.config.pages is not None else 0
@@ -336,60 +318,45 @@ class Enrichment:
         Raises:
             BudgetExceededError: not even the first fits, or its price is unknown.
         """
-        left, fitting = self.budget.left(), list[K]()
+        left = self.budget.left()
         if left is None:
             return list(worst), Reservation(self.ledger, id)
-        total: Money = Decimal(0)
-        for key, usd in worst.items():
-            more = add_money(total, usd)
-            if fitting and (more is None or more > left):
-                break
-            total = more
-            fitting.append(key)
-        return fitting, self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
+        sums = list(accumulate(worst.values(), add_money))
+        fitting = max(sum(usd is not None and usd <= left for usd in sums), 1)
+        return list(worst)[:fitting], self.budget.reserve(sums[fitting - 1], lease_s=lease_s, what="a row", id=id)
 
     def finish(self, n: int, outcome: Outcome) -> None:
         """Record a row's outcome: in the counts, and in the store when the row was answered."""
         self.outcomes[n] = outcome
-        progress, message = self.progress, outcome.error
-        progress.cost_usd = add_money(progress.cost_usd, outcome.cost_usd)
+        progress = self.progress
+        progress.cost_usd = add_money(progress.cost_usd, outcome.spent_usd)
         self.notices.update(dict.fromkeys(outcome.notices))
         if outcome.status == "ok":
             self._keep(n, outcome)
-            self._end(n, outcome)
-            progress.done += 1
+            progress.cached += outcome.cached
+            progress.done += not outcome.cached
             return
         outcome.cells = {}
         if outcome.status == "error":
             progress.failed += 1
-            self._failures[alike(message)] += 1
-            in_vain = not progress.done and self._failures[alike(message)] >= PROBES
+            in_vain = not progress.done and progress.failed >= PROBES
             if self.stopped is None and (outcome.permanent or in_vain):
-                self.notices[f"stopped: {message}"] = None
-                self.halt("error", message, GRACE_S)
-
-    def _end(self, n: int, outcome: Outcome) -> None:
-        """Count the cells of an answered row, and note the columns that could not be asked."""
-        inputs = self.plan.inputs[n]
-        if None in inputs:
-            gap = f"not all columns were asked: {self.plan.missing(inputs)} is missing"
-            outcome.error = "; ".join(filter(None, (outcome.error, gap)))
-        self.progress.cells += sum(not cell.missing for cell in outcome.cells.values())
+                self.notices[f"stopped: {outcome.error}"] = None
+                self.halt("error", outcome.error, GRACE_S)
 
     def _keep(self, n: int, outcome: Outcome) -> None:
         """Store the valid cells of a row; its cost and time are divided among them."""
         kept = {c: outcome.cells[c] for c in outcome.asked if not outcome.cells[c].fault}
         if outcome.provider == "" or not kept:
             return
-        keys = self._keys(self.plan.inputs[n], "" if outcome.provider is None else self._lookup_key(outcome.provider, {}))
-        share = None if outcome.cost_usd is None else outcome.cost_usd / len(kept)
-        kept = {c: cell._replace(cost_usd=share, seconds=outcome.seconds / len(kept)) for c, cell in kept.items()}
-        self.store.put(self.config.model, [(keys[c], self.plan.columns[c], cell) for c, cell in kept.items()])
+        keys, columns = self._keys(self.plan.inputs[n], outcome.provider), self.plan.columns
+        cost_usd = None if outcome.cost_usd is None else outcome.cost_usd / len(kept)
+        shares = {c: cell._replace(cost_usd=cost_usd, seconds=outcome.seconds / len(kept)) for c, cell in kept.items()}
+        self.store.put(self.config.model, [(keys[c], columns[c], cell) for c, cell in shares.items()])
 
     def halt(self, status: Status, error: str, grace_s: float | None) -> None:
         """Start no more rows, and cut off the running ones after `grace_s` seconds (None: let them end)."""
-        if self.stopped is None:
-            self.stopped = (status, error)
+        self.stopped = self.stopped or (status, error)
         if grace_s is not None:
             asyncio.get_running_loop().call_later(grace_s, self._cut_off)
 
@@ -462,23 +429,21 @@ class Rows:
 
     async def _has_ended(self, run: Enrichment, n: int, outcome: Outcome) -> bool:
         """Ask for a row and return whether it has ended; one that the budget had no room for may be asked again later."""
-        self._asking += 1
-        try:
-            await self._new(run, n, outcome).ask()
-        finally:
-            self._asking -= 1
-            self._ended.set()  # for those who wait now
-            self._ended.clear()
-        lacks_money = outcome.status == "budget" and not outcome.requests
-        if lacks_money and (not self._asking or run.stopped is not None):
-            run.halt("budget", outcome.error, None)
-            return True
-        return not lacks_money
-
-    def _new(self, run: Enrichment, n: int, outcome: Outcome) -> Row:
         config, (columns, values) = run.config, run.asked(n)
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
         least = config.max_tokens or max_tokens(columns)
         budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
-        return self._kind(config, columns, values, run.booking(budget), outcome)
+        self._asking += 1
+        try:
+            await self._kind(config, columns, values, run.booking(budget), outcome).ask()
+        finally:
+            self._asking -= 1
+            self._ended.set()  # for those who wait now
+            self._ended.clear()
+        if outcome.status != "budget" or outcome.requests:
+            return True
+        if self._asking and run.stopped is None:
+            return False
+        run.halt("budget", outcome.error, None)
+        return True
