@@ -35,10 +35,7 @@ SafeSearch = Literal["off", "moderate", "strict"]
 # The periods of `SearchRequest.freshness`, in the words that several engines take, and in days.
 PERIODS = {"pd": ("day", 1), "pw": ("week", 7), "pm": ("month", 31), "py": ("year", 365)}
 
-_RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
-_COUNTRY = re.compile(r"(?:[a-z]{2}|all)?", re.IGNORECASE)
-_LANGUAGE = re.compile(r"(?:[a-z]{2}(-[a-z]{2,4})?|all)?", re.IGNORECASE)
 
 
 class Place(NamedTuple):
@@ -85,8 +82,11 @@ class SearchRequest:
                 self.freshness and not date_range(self.freshness),
                 f"freshness is {self.freshness!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30",
             ),
-            (not _COUNTRY.fullmatch(self.country), f"country is {self.country!r}; {code}"),
-            (not _LANGUAGE.fullmatch(self.language), f"language is {self.language!r}; {code}"),
+            (not re.fullmatch("([a-z]{2}|all)?", self.country, re.IGNORECASE), f"country is {self.country!r}; {code}"),
+            (
+                not re.fullmatch("([a-z]{2}(-[a-z]{2,4})?|all)?", self.language, re.IGNORECASE),
+                f"language is {self.language!r}; {code}",
+            ),
             (
                 self.safe_search not in ("off", "moderate", "strict"),
                 f"safe_search is {self.safe_search!r}; it must be off, moderate or strict",
@@ -130,7 +130,7 @@ def date_range(freshness: str | None) -> tuple[date, date] | None:
     if freshness in PERIODS:
         today = datetime.now(UTC).date()
         return today - timedelta(days=PERIODS[freshness][1]), today
-    found = _RANGE.fullmatch(freshness or "")
+    found = re.fullmatch(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})", freshness or "")
     try:
         days = (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
     except ValueError:
@@ -554,8 +554,8 @@ class Engine:
         told = f"{status} {response.text[:20_000]}"
         rule = next(rule for rule in known if re.match(rule.pattern, told, re.IGNORECASE | re.DOTALL))
         facts = {"key": keys[0], "obtain": self.context.keys.spec(keys[0]).obtain} if keys else {}
-        facts |= {"name": self.name, "address": self.info.base_variable or "its address"}
-        what, remedy = (words.format(**facts) for words in rule[2:])
+        place = self.info.base_variable or "its address"
+        what, remedy = (words.format(name=self.name, address=place, **facts) for words in rule[2:])
         if (status == 429 and not remedy) or (wait or 0) > LONG_WAIT_S:
             remedy = ask_again(wait)
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))

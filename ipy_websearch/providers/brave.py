@@ -24,7 +24,6 @@ from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
 
-_ALWAYS = {"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"}
 # What Brave takes; it refuses a search with any other value (its error texts, in brave/brave-search-mcp-server issue 74 and
 # openclaw/openclaw issues 18795 and 37260, read 2026-11).
 _COUNTRIES = frozenset(
@@ -61,7 +60,11 @@ class BraveProvider(
             ProviderError: Brave refused, failed or could not be reached.
         """
         query, count, notices = self.fitted(request)
-        params = {**self.parameters(request, query, count, notices), **_ALWAYS, **self.context.options}
+        params = {
+            **self.parameters(request, query, count, notices),
+            **{"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"},
+            **self.context.options,
+        }
         raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
         if altered := base.text(base.at(raw, "query.altered"), 200):
             notices.append(f"brave searched for {altered!r}")
@@ -79,10 +82,12 @@ class BraveProvider(
             MissingKeyError, ConfigError, ProviderError: as for `search`.
         """
         query, _, notices = self.fitted(replace(request, count=1))  # the limit of a search does not bind this endpoint
-        # What a call may hold beside the number of tokens: these fit every token limit that can be asked for.
-        fixed = {"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096}
-        limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **fixed}
-        params = {**self.parameters(request, query, request.count, notices), **limits}
+        params = {
+            **self.parameters(request, query, request.count, notices),
+            **{"maximum_number_of_tokens": tokens, "context_threshold_mode": mode},
+            # These fit every number of tokens that can be asked for.
+            **{"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096},
+        }
         raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
         self.part(raw, dict, "grounding")
         return self.answer(request, _context_results(raw), raw, notices, charges=(Charge("brave", "context"),))

@@ -13,11 +13,8 @@ from typing import Any
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResults
 
-# Firecrawl gives up a little before we do, so that the error is its own and says why.
-_SERVER_TIMEOUT_MS = 28_000
 # Where a page's date of publication stands. The `date` of news is "3 months ago", which is no date.
 PUBLISHED = "metadata.publishedTime metadata.article:published_time metadata.date date"
-_SCRAPE = {"formats": ["markdown", "links"], "onlyMainContent": True}
 
 
 class FirecrawlProvider(
@@ -38,8 +35,8 @@ class FirecrawlProvider(
         return (Charge("firecrawl", "search", Decimal(2 * -(-count // 10)), "credit"),)
 
     async def ask(self, given: Any, path: str = "", **options: Any) -> base.Json:
-        """Return the answer of an endpoint, which has a time limit of its own."""
-        return await super().ask({**given, "timeout": _SERVER_TIMEOUT_MS}, path, **options)
+        """Return the answer of an endpoint, which gives up a little before we do: so the error is its own, and says why."""
+        return await super().ask({**given, "timeout": 28_000}, path, **options)
 
     async def search_pages(self, request: base.SearchRequest, **options: Any) -> tuple[SearchResults, list[base.Json]]:
         """Return the results of one search, and the items they were made of, which hold the pages that could be read.
@@ -51,7 +48,9 @@ class FirecrawlProvider(
             MissingKeyError, ProviderError: as for `search`.
         """
         query, count, notices = self.fitted(request)
-        raw = await self.ask({**self.parameters(request, query, count, notices), "scrapeOptions": _SCRAPE, **options})
+        body = self.parameters(request, query, count, notices)
+        body["scrapeOptions"] = {"formats": ["markdown", "links"], "onlyMainContent": True}
+        raw = await self.ask({**body, **options})
         items = self.hits(raw)
         units = Decimal(2 + sum(bool(item.get("markdown")) for item in items))
         charges = self.charges(raw, (Charge("firecrawl", "search", units, "credit"),))

@@ -34,7 +34,6 @@ from ipy_websearch.providers.passages import Piece, content_words, pieces_of, sc
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import fenced, plain, shorten, visible
 
-APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
 SCHEMA_VERSION = 11
 
@@ -50,19 +49,12 @@ KINDS = {
     ".pdf": "application/pdf",
 }
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
-DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
-MAX_TERMS, CANDIDATES = 32, 40
 # The most documents with the words of a query that are ranked; a word that stands in more of them says nothing beside others.
 COMMON = 2_000
-# The factor for a document that the query names, by its title or another name.
-FAVOURED = 1.3
 # The share of a query's words that a document must hold, unless the query names it.
 LEAST_COVERAGE = 0.33
-# How alike a word that the index lacks and a word of an article's title must be to count as the same, misspelt: "Morroco".
-SIMILAR = 0.8
 
 _SCHEMA = (
-    "DROP TABLE IF EXISTS folders",
     "DROP TABLE IF EXISTS words",
     "DROP TABLE IF EXISTS documents",
     """CREATE TABLE documents (
@@ -73,11 +65,10 @@ _SCHEMA = (
     "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.rowid; END",
 )
 _STORE = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
-_INDEX = "INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)"
 # A word that stands in very many documents is ranked in the first of them alone.
 _RANKED = f"""SELECT * FROM (
     SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {{narrowed}} LIMIT {COMMON}
-) ORDER BY score DESC LIMIT {CANDIDATES}"""
+) ORDER BY score DESC LIMIT 40"""
 _ON_SITE = "(replace(url, '%20', '-') LIKE '%/' || ? || '/%')"
 # How many of some phrases (JSON) each document of a list (JSON) holds. FTS5 stops behind the last of them, but looks for a
 # phrase that none holds until the end of the index: with the plus it does so once, not once for each document.
@@ -87,12 +78,11 @@ AND +words.rowid IN (SELECT value FROM json_each(?2)) GROUP BY 1"""
 _NAMES = """SELECT documents.id, url, words.title FROM documents JOIN words ON words.rowid = documents.id
 WHERE documents.id IN (SELECT value FROM json_each(?))"""
 _IS_IN_MORE_THAN = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1 OFFSET ?"
-_ARTICLES = "SELECT lower(title) FROM documents WHERE url GLOB 'corpus://*'"
 _DOCUMENT = "SELECT title, body, date FROM documents WHERE url = ?"
 _DROP = "DELETE FROM documents WHERE url = ?"
-_KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _COVERAGE = """SELECT substr(url, 10, instr(substr(url, 10), '/') - 1), count(*) FROM documents -- behind "corpus://"
 WHERE url GLOB 'corpus://*' GROUP BY 1 ORDER BY 2 DESC, 1"""
+_KNOWN = "SELECT url, changed, size FROM documents WHERE substr(url, 1, length(?1) + 1) = ?1 || '/'"
 # Further names that an article's line of facts gives; they are searched as its title is.
 _OTHER_NAMES = re.compile(r"^Facts: other names: ([^;\n]+)", re.MULTILINE)
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
@@ -135,7 +125,9 @@ class LocalProvider(
         self._corpus = corpus or files("ipy_websearch.corpus")
         self._list_file = path.with_suffix(".folders")
         self._to_restore: list[Path] = []
-        self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
+        self._database = Database(
+            path, application_id=0x69777369, prepare=self._prepare, purpose="local search index"
+        )  # "iwsi"
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
         self.warnings = self._database.warnings
 
@@ -172,11 +164,12 @@ class LocalProvider(
         if len(complete) < request.count:
             telling = [term for term in quoted if not self._rows(_IS_IN_MORE_THAN, term, COMMON)]
             ranks = dict(self._rows(select, " OR ".join(telling) or some, *values)) | complete
-        held, wanted, ranked = self._held(quoted, ranks), set(map(stem, terms)), []
-        for at, url, names in self._rows(_NAMES, json.dumps(list(ranks))):
+        candidates, wanted, ranked = json.dumps(list(ranks)), set(map(stem, terms)), []
+        held = dict(self._rows(_HELD, json.dumps(quoted), candidates))
+        for at, url, names in self._rows(_NAMES, candidates):
             is_named = any(words and words <= wanted for words in map(_stems, names.split(", ")))
             if is_named or held.get(at, 0) >= LEAST_COVERAGE * len(terms):
-                ranked.append((at not in complete, -ranks[at] * (FAVOURED if is_named else 1), url))
+                ranked.append((at not in complete, -ranks[at] * (1.3 if is_named else 1), url))
         found = []
         for *_, rank, url in sorted(ranked)[: request.count]:
             for title, body, day in self._rows(_DOCUMENT, url):  # another kernel may have just taken it out
@@ -188,8 +181,9 @@ class LocalProvider(
         """Return a word as it is searched: one that the index lacks becomes the word of a title of ours that it resembles."""
         if self._rows(_IS_IN_MORE_THAN, _quoted(term), 0):
             return term
-        names = {word for (title,) in self._rows(_ARTICLES) for word in title.split()}
-        return next(iter(get_close_matches(term, names, 1, SIMILAR)), term)
+        titles = self._rows("SELECT lower(title) FROM documents WHERE url GLOB 'corpus://*'")
+        names = {word for (title,) in titles for word in title.split()}
+        return next(iter(get_close_matches(term, names, 1, 0.8)), term)
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
@@ -292,10 +286,6 @@ class LocalProvider(
         """Return the (time, size) of every document below a folder, by address."""
         return {url: (changed, size) for url, changed, size in self._rows(_KNOWN, folder.as_uri())}
 
-    def _held(self, phrases: Sequence[str], documents: Iterable[int]) -> dict[int, int]:
-        """Return how many of the phrases each document holds; those that hold none are left out."""
-        return dict(self._rows(_HELD, json.dumps(phrases), json.dumps(list(documents))))
-
     def _put(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._use(lambda db: _store(db, rows), write=True)
 
@@ -326,7 +316,8 @@ def _store(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> N
         _, title, body, *_ = row
         at = connection.execute(_STORE, row).lastrowid
         names = ", ".join([title, *_OTHER_NAMES.findall(body)])
-        connection.execute(_INDEX, (at, _index_form(names), _index_form(body)))
+        words = (at, _index_form(names), _index_form(body))
+        connection.execute("INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)", words)
 
 
 def _narrowed(request: SearchRequest) -> tuple[str, list[str]]:
@@ -364,7 +355,7 @@ def query_terms(query: str) -> tuple[str, ...]:
     ('moons', 'mars')
     """
     words = content_words(_with_symbols(re.sub(r"['\u2019](?:s|t|re|ve|ll|d|m)\b", "", query.lower())))
-    return tuple(words or re.findall(r"\w+", query))[:MAX_TERMS]
+    return tuple(words or re.findall(r"\w+", query))[:32]
 
 
 def _quoted(term: str) -> str:
@@ -382,9 +373,9 @@ def best_passages(title: str, body: str, query: str) -> tuple[str, tuple[str, ..
     ranks = scores([stem(word) for word in content_words(query)], [title], [(0, piece) for piece in pieces])
     best = sorted(range(len(pieces)), key=lambda at: -ranks[at])
     texts = [text for at in best if (text := _as_text(pieces[at]))] or [plain(body)]
-    description = shorten(texts[0], DESCRIPTION_CHARS)
+    description = shorten(texts[0], 300)
     further = sorted((text for text in texts if text != description), key=lambda text: not text.startswith("Facts: "))
-    return description, tuple(further[:EXTRA_SNIPPETS])
+    return description, tuple(further[:4])
 
 
 def _as_text(piece: Piece) -> str:

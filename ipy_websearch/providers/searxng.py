@@ -11,8 +11,6 @@ from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
 from ipy_websearch.text import shorten
 
-_SAFETY = {"off": "0", "moderate": "1", "strict": "2"}
-
 
 class SearxngProvider(
     base.Engine,
@@ -39,7 +37,7 @@ class SearxngProvider(
             format="json",
             language=f"{language}-{country}" if language and country and "-" not in language else language,
             time_range=request.period,
-            safesearch=_SAFETY[request.safe_search],
+            safesearch={"off": "0", "moderate": "1", "strict": "2"}[request.safe_search],
         )
 
     def examine(self, raw: base.Json, notices: list[str]) -> None:

@@ -80,8 +80,9 @@ class WikipediaProvider(
             return self.answer(request, (), None, notices, charges=())
         raw = await self._find(words, request.count, language)
         found = self.hits(raw)
-        if not found and (looser := _any_of(words)):
-            raw = await self._find(looser, request.count, language)
+        telling = _words_of_meaning(words.split())
+        if not found and len(telling) > 1 and not _OPERATOR.search(words):
+            raw = await self._find(" OR ".join(telling), request.count, language)
             if found := self.hits(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
         pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
@@ -131,12 +132,6 @@ def _words_of_meaning(words: list[str]) -> list[str]:
     case_tells = any(word[0].islower() for word in words)
     named = [word[0].isupper() and (at > 0 or (word.isupper() and len(word) > 1)) for at, word in enumerate(words)]
     return [word for word, is_name in zip(words, named, strict=True) if not _FILLER.fullmatch(word) or (case_tells and is_name)]
-
-
-def _any_of(words: str) -> str:
-    """Return a search for articles with some of the words, "" when that makes no difference."""
-    parts = _words_of_meaning(words.split())
-    return " OR ".join(parts) if len(parts) > 1 and not _OPERATOR.search(words) else ""
 
 
 def _page_address(language: str, title: str) -> str:

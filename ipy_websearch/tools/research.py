@@ -38,7 +38,6 @@ from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import explicit_addresses
 
 MAX_PATH, MAX_BYTES = 200, 50 * 1024
-_GITHUB_HEADERS = {"Accept": "application/vnd.github.object+json", "X-GitHub-Api-Version": "2022-11-28"}
 _GITHUB_ROOT = re.compile(
     r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,99})/(?P<repo>[A-Za-z0-9._-]{1,100})"
     r"(?P<path>(?:/[^/@\\\x00-\x1f]+)*)/?(?:@(?P<ref>\S+))?"
@@ -219,7 +218,11 @@ def _repository(root: str, http: HttpClient, keys: Keys) -> tuple[str, Read]:
                 base_url("GITHUB_BASE_URL", "https://api.github.com") + contents + quote(f"{folder}/{path}".lstrip("/")),
                 provider="github",
                 params={"ref": match["ref"]} if match["ref"] else {},
-                headers={**_GITHUB_HEADERS, "Authorization": f"Bearer {token}"} if token else _GITHUB_HEADERS,
+                headers={
+                    "Accept": "application/vnd.github.object+json",
+                    "X-GitHub-Api-Version": "2022-11-28",
+                    **({"Authorization": f"Bearer {token}"} if token else {}),
+                },
             )
         except (ProviderError, ConfigError) as exc:
             if getattr(exc, "status", None) == 404:

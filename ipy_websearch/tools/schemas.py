@@ -32,17 +32,6 @@ _SEARCH_PARAMETERS: dict[str, Any] = {
     "required": ["query"],
 }
 
-_FETCH_PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "url": {"type": "string", "format": "uri", "description": "The URL to fetch content from"},
-        "offset": {"type": "integer", "description": "Line number to start reading from (1-based)", "minimum": 1},
-        "limit": {"type": "integer", "description": "Maximum number of lines to return", "minimum": 1},
-    },
-    "required": ["url"],
-}
-
-
 # Each tool's name, description and parameters, in the order in which the seed prints them.
 SCHEMAS: dict[str, dict[str, Any]] = {
     "web_search_brave": {
@@ -61,6 +50,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "Fetches content from a specified URL and returns it as markdown. Converts HTML to markdown using libxml2. "
             "Supports pagination via offset and limit parameters similar to file_read."
         ),
-        "parameters": _FETCH_PARAMETERS,
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "url": {"type": "string", "format": "uri", "description": "The URL to fetch content from"},
+                "offset": {"type": "integer", "description": "Line number to start reading from (1-based)", "minimum": 1},
+                "limit": {"type": "integer", "description": "Maximum number of lines to return", "minimum": 1},
+            },
+            "required": ["url"],
+        },
     },
 }

@@ -201,7 +201,6 @@ def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:
 
 # --- Firecrawl -----------------------------------------------------------------------------------------------------------
 
-Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]
 # Links of one page, or of one site, that the model gets; the panel has all.
 MODEL_LINKS = 200
 
@@ -225,7 +224,9 @@ class ScrapeInput(BaseModel, extra="forbid"):
     """The input of `firecrawl_scrape`."""
 
     url: str = Field(min_length=1, description="The address of the page")
-    formats: list[Format] = Field(["markdown", "links"], min_length=1, description="What to return")
+    formats: list[Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]] = Field(
+        ["markdown", "links"], min_length=1, description="What to return"
+    )
     location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
 
 

@@ -22,7 +22,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -53,7 +52,6 @@ DESCRIPTION = (
     "Search the web and use the results to inform the answer. Provides up-to-date information beyond your knowledge. "
     "Returns search results with their addresses and text."
 )
-_RICH_CHARACTERS = 8_000
 
 # Seconds that reading the pages of one search may take in all.
 READ_S = 4.0
@@ -148,12 +146,14 @@ def search_output(results: SearchResults) -> ToolOutput:
     """Return the output for the results of a search, live data first."""
     hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
     passages = (*rich_passages(results), *map(as_passage, results))
+    found = [{name: value for name, value in asdict(hit).items() if value and name != "score"} for hit in results]
+    data = {"query": results.query, "provider": results.provider, "results": found}
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
         passages=passages,
         text="" if passages else f"No results found for {results.query!r} ({results.provider}).",
         panel_title=f"{results.provider}: {results.query}",
-        panel_data=_as_data(results) if results.body is None else results.body,
+        panel_data=data if results.body is None else results.body,
         urls=tuple(result.url for result in results),
         charges=results.charges,
         notices=results.notices,
@@ -234,15 +234,6 @@ def _of_page(hit: SearchResult, page: Page, passages: tuple[str, ...]) -> Passag
     return Passage(url, hit.title or page.title, (*passages, *dated), date, "page")
 
 
-def _as_data(results: SearchResults) -> dict[str, object]:
-    """Return results as plain data for a panel."""
-    rows = [
-        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(hit).items() if value}
-        for hit in (replace(result, score=None) for result in results)
-    ]
-    return {"query": results.query, "provider": results.provider, "results": rows}
-
-
 def rich_passages(results: SearchResults) -> list[Passage]:
     """Return the rich result (weather, a stock, a conversion …) that came along with a search, if one did.
 
@@ -256,7 +247,7 @@ def rich_passages(results: SearchResults) -> list[Passage]:
     texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
     kinds = ", ".join(filter(None, dict.fromkeys(plain(entry.get("subtype")) for entry in entries)))
     url = f"https://search.brave.com/search?q={quote_plus(results.query)}"
-    return [Passage(url, f"Brave rich result: {kinds or 'data'}", tuple(shorten(text, _RICH_CHARACTERS) for text in texts))]
+    return [Passage(url, f"Brave rich result: {kinds or 'data'}", tuple(shorten(text, 8_000) for text in texts))]
 
 
 # --- web_fetch --------------------------------------------------------------------------------------------------------
@@ -367,11 +358,10 @@ def comparable(url: str) -> str:
     Scheme and host are lower case and ASCII, a default port, the fragment and a final slash of the path are gone, and
     what has to be escaped is. Path and query are otherwise as they were, so no two that differ in content are equal.
     """
-    text = url.strip()
     try:
-        text = parse_url(text).url
+        text = parse_url(url).url
     except FetchError:
-        return text
+        return url.strip()
     path, mark, query = _ESCAPE.sub(lambda match: match[0].upper(), text).partition("?")
     return path.rstrip("/") + mark + query
 
