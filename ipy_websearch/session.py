@@ -24,7 +24,7 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchErro
 from ipy_websearch.http.client import Cache, HttpClient, user_agent
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
+from ipy_websearch.money.budget import Booking, Budget, Estimate, RunBudget
 from ipy_websearch.money.ledger import Ledger, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, options_of
@@ -68,7 +68,6 @@ class Session:
         self.download: Any = None  # gets a page's bytes in place of `http.download.download`
         self.id = uuid.uuid4().hex[:12]
         self.started = datetime.now(UTC)
-        self.budgets = Budgets(lambda: self.settings, lambda: self.ledger, self.id)
         self.spent_usd: Money = Decimal(0)
         self._counted_from: datetime | None = None
 
@@ -88,6 +87,11 @@ class Session:
     def ledger(self) -> Ledger:
         """One row for each paid call."""
         return Ledger(self.data_dir / "ledger.sqlite", redact=self.redact)
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the session may spend; `for_question` gives the budget of one question."""
+        return Budget(self.ledger, self.id, lambda: self.settings)
 
     @cached_property
     def enrich_store(self) -> Store:
@@ -275,7 +279,7 @@ class Session:
         Its `budget` is for requests to `model`; `run` are further fields of `RunBudget`.
         """
         number = uuid.uuid4().hex[:12]
-        budget = RunBudget(model, self.budgets.for_question(number, budget_usd), **run)
+        budget = RunBudget(model, self.budget.for_question(number, budget_usd), **run)
         return Booking(self.ledger, self.id, number, question, self.replayed_from, budget=budget)
 
     def cost(
@@ -294,7 +298,7 @@ class Session:
         """Start the session's count of costs, and its budget, anew; the rows stay in the ledger."""
         self._counted_from = datetime.now(UTC)
         self.spent_usd = Decimal(0)
-        self.budgets.reset()
+        self.budget.reset()
 
     def _scope(self, everything: bool, since: str | date | timedelta | None) -> dict[str, Any]:
         """Return session and moment for a report: of this session what came after the last reset of its count; of all sessions

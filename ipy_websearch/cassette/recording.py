@@ -48,7 +48,7 @@ from ipy_websearch.http.client import Cache, HttpClient, HttpResponse, Params, c
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import PLATFORMS, Platform
-from ipy_websearch.money.budget import UNRECORDED, Budgets
+from ipy_websearch.money.budget import UNRECORDED, Budget
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.router import provider_infos
 from ipy_websearch.results import SearchResults
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
     from ipy_websearch.session import Session
 
-_EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download", "budgets")
+_EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download", "budget")
 _PLACEHOLDER = "http://recorded.invalid"  # stands for a key or an address
 
 Events = list[dict[str, Any]]
@@ -112,7 +112,7 @@ class Recording(AbstractContextManager["Recording"]):
                 session.__dict__.pop(name, None)
             session.__dict__.update(self._before)
 
-    def _begin(self, keys: Keys, budgets: Budgets) -> None:
+    def _begin(self, keys: Keys, budget: Budget) -> None:
         """Put the cassette in front of the session's connections."""
         session = self._session
         parts = {
@@ -121,7 +121,7 @@ class Recording(AbstractContextManager["Recording"]):
             "cache": Cache(None, clock=float),
             "enrich_store": Store(Ledger(None)),
             "keys": keys,
-            "budgets": budgets,
+            "budget": budget,
             "download": recorded_download(self, session.download),
         }
         self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
@@ -153,7 +153,7 @@ class Recorder(Recording):
             raise ConfigError(f"the cassette {self.path} cannot be written ({exc.strerror or exc}){advice}") from None
         head = {"cassette": FORMAT, "version": version("ipy_websearch"), "platform": session.claude.platform.name}
         self._write(json.dumps({**head, "keys": _key_names(session.keys)}))
-        self._begin(session.keys, session.budgets)
+        self._begin(session.keys, session.budget)
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a reply as they come, and write them down."""
@@ -234,7 +234,7 @@ class Player(Recording):
         session.stop_recording()
         # Budgets count on a ledger that starts at nothing: a replay costs nothing and ends where its recording did.
         rehearsal = Ledger(None, clock=session.ledger.clock)
-        self._begin(RecordedKeys(session.keys, self), Budgets(lambda: session.settings, lambda: rehearsal, session.id))
+        self._begin(RecordedKeys(session.keys, self), Budget(rehearsal, session.id, lambda: session.settings))
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a recorded reply."""

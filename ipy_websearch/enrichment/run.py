@@ -80,7 +80,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     # A provider named by the caller must be usable even when nothing is searched; that of the settings only for a search.
     asked = options.provider or (most and not batch)
     provider = session.provider_to_ask(options.provider) if asked else None
-    budget = session.budgets.for_question(
+    budget = session.budget.for_question(
         uuid.uuid4().hex[:12],
         checked("budget_usd", options.budget_usd),
         whose="enrichment's budget",

@@ -3,8 +3,8 @@
 The invariant: what was spent and what is held never pass a limit together, over all kernels of a home. The ledger's file keeps
 both (see `ledger`). Without a limit nothing is reserved, and rows are only inserted.
 
-    Budgets    the limits of a session: of a question, of the session, of the day (UTC, all kernels of a home)
-    Budget     those of one question or run: `reserve(usd, lease_s=…)` gives a `Reservation`, or says what it takes
+    Budget     the limits of a session, or of one question or run of it: of the question, of the session, of the day (UTC, all
+               kernels of a home); `reserve(usd, lease_s=…)` gives a `Reservation`, or says what it takes
     RunBudget  how one tool loop spends a budget: tokens that fit, money kept back for the final answer, paid calls
     Booking    the one place where what happened becomes rows of the ledger, and steps of an answer's trace
     Estimate   what a question may cost, worked out before anything is sent: what `%ask --estimate` shows
@@ -22,10 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, Status
+from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Status
 from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
 from ipy_websearch.results import (
     Charge,
@@ -60,55 +61,50 @@ RUN_S = 600.0
 UNRECORDED = (OFFLINE_MODEL, "local")
 
 _NOTHING = Decimal(0)
-_EARLIER_S = 3_600.0  # clocks may be set back
 _RETRIES = 8  # other kernels may take the money between two attempts
 
 
 def _lately() -> int:
-    """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
-    return int((time.time() - _EARLIER_S) * 1_000_000)
+    """Return a moment before the first row of a session or a question that begins now (clocks may be set back): nothing older
+    is looked through."""
+    return int((time.time() - 3_600) * 1_000_000)
 
 
-@dataclass(slots=True)
-class Budgets:
-    """The limits of a session. `settings` gives the amounts in force, `ledger` where budgets count, `since` is where the
-    session's count starts, in microseconds since 1970."""
+@dataclass(slots=True, eq=False)
+class Budget:
+    """What a session may spend or, `for_question`, one question or run of it: every limit in force holds.
 
-    settings: Callable[[], WebSearch]
-    ledger: Callable[[], Ledger]
-    session: str
+    `settings` gives the amounts in force, `since` is where the session's count starts, in microseconds since 1970. A question
+    may have a limit of its `own`.
+    """
+
+    ledger: Ledger
+    session: str = ""
+    settings: Callable[[], WebSearch] = cache(WebSearch)
     since: int = field(default_factory=_lately)
+    question_id: str = ""
+    own: tuple[Limit, ...] = ()
 
     def for_question(
         self, question_id: str, usd: Decimal | None = None, *, whose: str = "question's budget", raised_by: str = "--budget USD"
     ) -> Budget:
         """Return the budget of one question or run, which may cost `usd` (None: it has no limit of its own)."""
-        own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id, _lately())]
-        return Budget(self.ledger(), self.session, question_id, lambda: [*own, *self.limits()])
+        own = () if usd is None else (Limit(whose, usd, raised_by, "question_id", question_id, _lately()),)
+        return replace(self, question_id=question_id, own=own)
 
     def limits(self) -> list[Limit]:
-        """Return the limits of the session and of the day that are in force."""
-        settings, found = self.settings(), []
+        """Return the limits in force: the question's own, the session's, and the day's."""
+        settings, found = self.settings(), [*self.own]
         if (usd := settings.session_budget_usd) is not None:
             found.append(Limit("session budget", Decimal(str(usd)), "%cost --budget USD", "session", self.session, self.since))
         if (usd := settings.day_budget_usd) is not None:
-            today = int(self.ledger().clock() * 1_000_000) // DAY_US * DAY_US
+            today = int(self.ledger.clock() * 1_000_000) // DAY_US * DAY_US
             found.append(Limit("day's budget", Decimal(str(usd)), "%cost --day-budget USD", since=today))
         return found
 
     def reset(self) -> None:
         """Let the session's count start anew; the day's goes on."""
-        self.since = int(self.ledger().clock() * 1_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one question or run may spend: every limit in force holds for it."""
-
-    ledger: Ledger
-    session: str
-    question_id: str
-    limits: Callable[[], Sequence[Limit]] = tuple
+        self.since = int(self.ledger.clock() * 1_000_000)
 
     @property
     def bounded(self) -> bool:
@@ -118,7 +114,7 @@ class Budget:
     def left(self) -> Decimal | None:
         """Return the US dollars that may still be reserved, None without a limit."""
         standings = self.ledger.standings(self.limits())
-        return max(min(standing.left for standing in standings), _NOTHING) if standings else None
+        return max(min(limit.left for limit in standings), _NOTHING) if standings else None
 
     def reserve(
         self, usd: Decimal | None, *, lease_s: float = RUN_S + LEASE_S, what: str = "the next request", id: str = ""
@@ -146,7 +142,7 @@ class Budget:
 
 
 # No limit is in force, and nothing is booked with it.
-UNBOUNDED = Budget(Ledger(None), "", "")
+UNBOUNDED = Budget(Ledger(None))
 
 
 def unknown_price(what: str) -> str:
@@ -271,7 +267,7 @@ class RunBudget:
         self._calls, self._kept = {}, _NOTHING
         return charges
 
-    def _hold(self, request: Decimal, kept: Decimal) -> Standing | None:
+    def _hold(self, request: Decimal, kept: Decimal) -> Limit | None:
         """Change what is held for the request and for the final answer; return the limit that has no room, None when done."""
         total = request + kept + self._calls_usd()
         if self._held is None or total > self._held.usd:
@@ -279,7 +275,7 @@ class RunBudget:
             try:
                 self._held = self.budget.reserve(total, lease_s=self.timeout_s + LEASE_S, id=id)
             except Refused as refused:
-                return refused.standing
+                return refused.limit
         self.request_usd, self._kept = request, kept
         return None
 
@@ -327,11 +323,31 @@ class Booking:
             case ModelRequested():
                 self._body = event.body
             case ModelResponded():
-                self._model(event)
+                status: Status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
+                row = self.model_row(event.model, event.usage, status=status, estimated=event.estimated, lost=event.lost)
+                self._step(
+                    event,
+                    kind="model",
+                    name=event.model,
+                    cost_usd=self._book([row], usage=event.usage),
+                    request=self._body,
+                    detail=event.stop_reason or "broke off",
+                    is_error=event.stop_reason is None,
+                    usage=event.usage,
+                )
             case ToolStarted():
                 self._inputs[event.id] = event.input
             case ToolFinished():
-                self._tool(event)
+                self._step(
+                    event,
+                    kind="tool",
+                    name=event.name,
+                    cost_usd=self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id),
+                    request=self._inputs.get(event.id),
+                    detail=event.summary,
+                    is_error=event.is_error,
+                    log=event.log,
+                )
 
     def charges(self, charges: Sequence[Charge], *, status: Status = "ok", id: str = "") -> Money:
         """Book calls to providers (those of the tool call `id`) and return what they cost together."""
@@ -362,12 +378,9 @@ class Booking:
 
     def _charge_rows(self, charges: Sequence[Charge], status: Status) -> list[LedgerRow]:
         """Return the rows of calls to providers; what was interrupted or lost went out, and counts at the price expected."""
-        rows = []
-        for charge in charges:
-            cost = charge_cost(charge)
-            if charge.lost and cost == 0:
-                continue
-            row = self._row(
+        priced = [(charge, charge_cost(charge)) for charge in charges]
+        return [
+            self._row(
                 charge.kind,
                 charge.provider,
                 cost,
@@ -378,8 +391,9 @@ class Booking:
                 status="error" if charge.lost and status == "ok" else status,
                 estimated=charge.lost or status == "interrupted",
             )
-            rows.append(row)
-        return rows
+            for charge, cost in priced
+            if not (charge.lost and cost == 0)
+        ]
 
     def _row(self, kind: Any, name: str, cost: Money, **more: Any) -> LedgerRow:
         whose = (self.session, self.question_id, self.question)
@@ -396,34 +410,6 @@ class Booking:
         cost = add_money(*(row.cost_usd for row in paid))
         self.cost_usd = add_money(self.cost_usd, cost)
         return cost
-
-    def _model(self, event: ModelResponded) -> None:
-        status: Status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
-        row = self.model_row(event.model, event.usage, status=status, estimated=event.estimated, lost=event.lost)
-        cost = self._book([row], usage=event.usage)
-        self._step(
-            event,
-            kind="model",
-            name=event.model,
-            cost_usd=cost,
-            request=self._body,
-            detail=event.stop_reason or "broke off",
-            is_error=event.stop_reason is None,
-            usage=event.usage,
-        )
-
-    def _tool(self, event: ToolFinished) -> None:
-        cost = self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id)
-        self._step(
-            event,
-            kind="tool",
-            name=event.name,
-            cost_usd=cost,
-            request=self._inputs.get(event.id),
-            detail=event.summary,
-            is_error=event.is_error,
-            log=event.log,
-        )
 
     def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
         self.steps.append(Step(n=len(self.steps) + 1, milliseconds=event.seconds * 1000, response=event.content, **facts))
@@ -505,7 +491,15 @@ def estimate(
     requests = limits.max_steps + 1 if has_tools else 1
     first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
     results = USUAL_RESULT_TOKENS + (run.result_tokens - RESULT_TOKENS) // 2  # of pages, half of the most is usual
-    course = _course(first, searches, results)
+    sizes = [first, *[results + USUAL_CALL_TOKENS] * searches]  # what each request adds; it reads the rest from the cache
+    course = [
+        Usage(
+            output_tokens=USUAL_ANSWER_TOKENS if n == searches else USUAL_CALL_TOKENS,
+            cache_read_tokens=sum(sizes[:n]),
+            cache_write_5m_tokens=added,
+        )
+        for n, added in enumerate(sizes)
+    ]
     if native_uses:  # one request, whose input is read again after each search
         read = sum(first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
         course = [Usage(read, searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]
@@ -532,13 +526,3 @@ def estimate(
         ceiling_usd=left,
         refusal="" if granted else run.refusal,
     )
-
-
-def _course(first: int, searches: int, results: int) -> list[Usage]:
-    """Return the requests of a usual course: each reads the one before it from the cache, and new results."""
-    more = results + USUAL_CALL_TOKENS
-    written = [*[USUAL_CALL_TOKENS] * searches, USUAL_ANSWER_TOKENS]
-    course = [Usage(output_tokens=written[0], cache_write_5m_tokens=first)]
-    for n, tokens in enumerate(written[1:]):
-        course.append(Usage(output_tokens=tokens, cache_read_tokens=first + n * more, cache_write_5m_tokens=more))
-    return course

@@ -24,11 +24,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -92,9 +92,9 @@ _ANSWERS = (
     "time REAL NOT NULL, PRIMARY KEY (batch, row)) WITHOUT ROWID",
 )
 # What stands in for the file while it cannot be written: its own tables, as far as they can be read.
-_COPIED = (
-    f"INSERT INTO ledger ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM file.ledger ORDER BY id",
-    *(f"INSERT INTO {table} SELECT * FROM file.{table}" for table in ("reservations", "answers", "batch_rows")),
+_COPIED = tuple(
+    (f"SELECT * FROM {table}", f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})")
+    for table, columns in {"ledger": len(COLUMNS) + 1, "reservations": 5, "answers": 9, "batch_rows": 4}.items()
 )
 # Version 0.1.0 kept texts once in `labels` and `questions`, and sums of `entries` in `by_day`, by triggers on `entries`.
 _FROM_0_1_0 = (
@@ -141,6 +141,7 @@ class Limit:
     """`usd` US dollars for what the rows of a question (`question_id`), of a session or of everybody cost from `since` on.
 
     `name` is what messages call it, `raised_by` the option or command that raises it, `since` microseconds since 1970.
+    `Ledger.standings` fills in how the limit stands: US dollars `spent`, and `held` for what is under way.
     """
 
     name: str
@@ -149,30 +150,23 @@ class Limit:
     column: Literal["question_id", "session", ""] = ""
     key: str = ""
     since: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a limit stands: what was spent, and what is held for what is under way, in US dollars."""
-
-    limit: Limit
-    spent: Decimal
-    held: Decimal
+    spent: Decimal = Decimal(0)
+    held: Decimal = Decimal(0)
 
     @property
     def left(self) -> Decimal:
         """What may still be reserved; it may be below 0."""
-        return self.limit.usd - self.spent - self.held
+        return self.usd - self.spent - self.held
 
     def refusal(self, what: str, needed: Decimal) -> str:
         """Return one line: the limit, what is left of it and what is held, what `what` may cost, and what raises the limit."""
-        limit, left = self.limit, max(self.left, Decimal(0))
+        left = max(self.left, Decimal(0))
         held = f" ({_up(self.held)} USD of it is held by what is under way)" if self.held else ""
         step = CENT_OF_A_CENT if needed - left >= CENT_OF_A_CENT else 1 / NANO  # fine enough to tell the two apart
         has, may, enough = left.quantize(step, ROUND_FLOOR), _up(needed, step), _up(self.spent + self.held + needed)
         return (
-            f"the {limit.name} of {limit.usd:f} USD has {has:f} USD left{held}, and {what} may cost up to {may} USD; "
-            f"raise it to at least {enough} USD ({limit.raised_by})"
+            f"the {self.name} of {self.usd:f} USD has {has:f} USD left{held}, and {what} may cost up to {may} USD; "
+            f"raise it to at least {enough} USD ({self.raised_by})"
         )
 
 
@@ -199,11 +193,11 @@ class Reservation:
 
 
 class Refused(BudgetExceededError):
-    """A reservation that a limit has no room for; `standing` is the limit that refused."""
+    """A reservation that a limit has no room for; `limit` is the one that refused."""
 
-    def __init__(self, standing: Standing, what: str, usd: Decimal) -> None:
-        super().__init__(standing.refusal(what, usd))
-        self.standing = standing
+    def __init__(self, limit: Limit, what: str, usd: Decimal) -> None:
+        super().__init__(limit.refusal(what, usd))
+        self.limit = limit
 
 
 class Ledger:
@@ -292,8 +286,7 @@ class Ledger:
         def work(connection: sqlite3.Connection) -> None:
             now = self.clock()
             connection.execute("DELETE FROM reservations WHERE expires < ?", (now,))
-            standings = self._standings(connection, limits, id)
-            tight = min(standings, key=lambda standing: standing.left, default=None)
+            tight = min(self._standings(connection, limits, id), key=lambda limit: limit.left, default=None)
             if tight is not None and nano > tight.left * NANO:
                 raise Refused(tight, what, usd)
             values = (id, session, question_id, nano, now + lease_s)
@@ -301,48 +294,45 @@ class Ledger:
 
         with self._lock:
             self._flush()
-            try:
-                self._file.write(work)
-            except (sqlite3.Error, OSError) as exc:
-                self._note(exc)
-                raise
+            self._attempt(self._file.write, work)
         return Reservation(self, id, nano / NANO)
 
     def _flush(self) -> None:
-        """Write what is in memory. Raises at once what the last attempt raised, until it is time for another."""
+        """Write what is in memory. Raises: see `_attempt`."""
+        if self._unwritten or self._failure is not None:
+            self._attempt(self._file.write, lambda connection: [work(connection) for work in self._unwritten])
+            self._unwritten, self._failure = [], None
+
+    def _attempt(self, do: Callable[[Callable[[sqlite3.Connection], Found]], Found], work: Callable[..., Found]) -> Found:
+        """Have the file `do` some work (`read`, `write`). A failure is said once, until the file can be written again.
+
+        Raises:
+            sqlite3.Error, OSError: the file cannot be used, or could not a moment ago: others' locks are not waited for anew.
+        """
         if self._failure is not None and self.clock() < self._retry_at:
             raise self._failure
         try:
-            if self._unwritten or self._failure is not None:
-                self._file.write(lambda connection: [work(connection) for work in self._unwritten])
+            return do(work)
         except (sqlite3.Error, OSError) as exc:
-            self._note(exc)
+            if self._failure is None:
+                self.warnings.append(
+                    f"the ledger {self.path} cannot be written ({exc}); costs and answers are kept in memory until it can"
+                )
+            self._failure, self._retry_at = exc, self.clock() + RETRY_S
             raise
-        self._unwritten, self._failure = [], None
-
-    def _note(self, exc: Exception) -> None:
-        """Say a failure once, until the file works again."""
-        if self._failure is None:
-            self.warnings.append(
-                f"the ledger {self.path} cannot be written ({exc}); costs and answers are kept in memory until it can"
-            )
-        self._failure, self._retry_at = exc, self.clock() + RETRY_S
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[[sqlite3.Connection], Found]) -> Found:
         """Return what `work` finds in all rows, those that could not be written yet included."""
         with self._lock:
-            try:
+            with suppress(sqlite3.Error, OSError):
                 self._flush()
-                return self._file.read(work)
-            except (sqlite3.Error, OSError) as exc:
-                if exc is not self._failure:
-                    self._note(exc)
+                return self._attempt(self._file.read, work)
             return self._copy().write(work)
 
-    def standings(self, limits: Sequence[Limit]) -> list[Standing]:
-        """Return how limits stand now."""
+    def standings(self, limits: Sequence[Limit]) -> list[Limit]:
+        """Return limits as they stand now."""
         return self.read(lambda connection: self._standings(connection, limits)) if limits else []
 
     def close(self) -> None:
@@ -354,31 +344,21 @@ class Ledger:
 
     def _copy(self) -> Database:
         """Return what the file has, as far as it can be read, and what it lacks, in memory."""
-        copy = _database(None)
-
-        def read_file(connection: sqlite3.Connection) -> None:
-            connection.execute("ATTACH ? AS file", (str(self.path),))
-            try:
-                for statement in _COPIED:
-                    connection.execute(statement)
-            finally:
-                connection.execute("DETACH file")  # whose lock would hold for the copy
-
-        with suppress(sqlite3.Error, OSError):  # it was said when it failed first
-            if self.path is not None and self.path.exists():
-                copy.read(read_file)
+        copy, address = _database(None), f"{(self.path or Path()).absolute().as_uri()}?mode=ro"
+        with suppress(sqlite3.Error), closing(sqlite3.connect(address, BUSY_S, uri=True)) as file:
+            copy.read(lambda memory: [memory.executemany(insert, file.execute(select)) for select, insert in _COPIED])
         copy.write(lambda connection: [work(connection) for work in self._unwritten])
         return copy
 
-    def _standings(self, connection: sqlite3.Connection, limits: Sequence[Limit], but: str = "") -> list[Standing]:
-        """Return how limits stand, the reservation `but` left out."""
+    def _standings(self, connection: sqlite3.Connection, limits: Sequence[Limit], but: str = "") -> list[Limit]:
+        """Return limits as they stand, the reservation `but` left out."""
         query = "SELECT session, question_id, usd FROM reservations WHERE id <> ? AND expires >= ?"
         held = connection.execute(query, (but, self.clock())).fetchall() if limits else []
         found = []
         for limit in limits:
             column = {"session": 0, "question_id": 1}.get(limit.column)
             nano = sum(row[2] for row in held if column is None or row[column] == limit.key)
-            found.append(Standing(limit, self._spent(connection, limit) / NANO, nano / NANO))
+            found.append(replace(limit, spent=self._spent(connection, limit) / NANO, held=nano / NANO))
         return found
 
     def _spent(self, connection: sqlite3.Connection, limit: Limit) -> int:
@@ -418,18 +398,6 @@ def _settle(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], 
         connection.execute("DELETE FROM reservations WHERE id = ?", (id,))
 
 
-def _database(path: Path | None) -> Database:
-    """Return the file (None: memory) with its tables; no memory stands in for it, since the ledger keeps its rows itself."""
-    return Database(
-        path,
-        application_id=APPLICATION_ID,
-        prepare=_migrate,
-        purpose="ledger",
-        busy_timeout_s=BUSY_S,
-        memory_instead=False,
-    )
-
-
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables up to date, inside the caller's transaction; a newer file is left as it is."""
     for statement in _ANSWERS:
@@ -440,6 +408,12 @@ def _migrate(connection: sqlite3.Connection) -> None:
     for statement in (*_TABLES, *(_FROM_0_1_0 if version else ())):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+# The file at a path (None: memory) with its tables; no memory stands in for it, since the ledger keeps its rows itself.
+_database = partial(
+    Database, application_id=APPLICATION_ID, prepare=_migrate, purpose="ledger", busy_timeout_s=BUSY_S, memory_instead=False
+)
 
 
 def microseconds(moment: datetime) -> int:

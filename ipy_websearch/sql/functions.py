@@ -301,7 +301,7 @@ class Functions:
             MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
         """
         session, given, names, asks = api.session(), self.given, ARGUMENTS[kind], kind == "ask_ai"
-        budget = session.budgets.for_question(
+        budget = session.budget.for_question(
             self.id,
             checked("budget_usd", given.budget_usd),
             whose="budget of the SQL functions",

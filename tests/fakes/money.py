@@ -32,12 +32,12 @@ def total(ledger: Any, **scope: Any) -> tuple[Decimal, int]:
 def spent(session: Any = None) -> Decimal:
     """Return US dollars booked by a session (None: the shared one) or, during a replay, counted by its budgets."""
     session = session or api.session()
-    return total(session.budgets.ledger(), session=session.id)[0]
+    return total(session.budget.ledger, session=session.id)[0]
 
 
 def held(session: Any = None) -> Decimal:
     """Return US dollars reserved by everybody."""
-    ledger = (session or api.session()).budgets.ledger()
+    ledger = (session or api.session()).budget.ledger
     return ledger.read(lambda c: c.execute("SELECT coalesce(sum(usd), 0) FROM reservations").fetchone()[0]) / NANO
 
 

@@ -583,7 +583,7 @@ def test_a_stream_that_is_left_ends_and_gives_back_what_was_reserved(
     session.settings.session_budget_usd = 1.0
     messages_api.reply(WORDS, search(), slow(0.02))
     stream = client.messages.create(**ASKED, stream=True)
-    budget = session.budgets.for_question("another")
+    budget = session.budget.for_question("another")
     held = budget.left()
     if closed:
         stream.close()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import BudgetExceededError, ProviderError
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.money.budget import Booking, Budgets, RunBudget
+from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
@@ -33,12 +33,12 @@ DAY_S = DAY_US / 1_000_000
 SEARCH_USD = Decimal("0.005")
 
 
-def budgets(ledger: Ledger, **limits: float | None) -> Budgets:
-    """Return the budgets of session "s"."""
+def budget(ledger: Ledger, **limits: float | None) -> Budget:
+    """Return the budget of session "s"."""
     wanted = WebSearch()
     for name, usd in limits.items():
         setattr(wanted, f"{name}_budget_usd", usd)
-    return Budgets(lambda: wanted, lambda: ledger, "s")
+    return Budget(ledger, "s", lambda: wanted)
 
 
 def paid(ledger: Ledger, usd: str, *, session: str = "s", question: str = "q") -> LedgerRow:
@@ -52,7 +52,7 @@ def test_each_limit_counts_its_own() -> None:
     clock = Clock()
     clock.seconds = datetime.now(UTC).replace(hour=23).timestamp()  # the last hour of the day
     ledger = Ledger(None, clock=clock)
-    made = budgets(ledger, session=0.10, day=1.0)
+    made = budget(ledger, session=0.10, day=1.0)
     first, second = (made.for_question(id, Decimal("0.05")) for id in ("q1", "q2"))
     first.reserve(Decimal("0.05"), lease_s=60).settle([paid(ledger, "0.04", question="q1")])
     ledger.book([paid(ledger, "0.30", session="another")])
@@ -61,7 +61,7 @@ def test_each_limit_counts_its_own() -> None:
     clock.seconds += 1
     made.reset()
     assert made.for_question("q3").left() == Decimal("0.10") and first.left() == Decimal("0.01")
-    everyone = budgets(ledger, day=0.35).for_question("q4")
+    everyone = budget(ledger, day=0.35).for_question("q4")
     assert everyone.left() == Decimal("0.01")
     clock.seconds += DAY_S
     assert everyone.left() == Decimal("0.35")
@@ -70,7 +70,7 @@ def test_each_limit_counts_its_own() -> None:
 def test_an_unusable_ledger_is_one_clear_line_under_a_limit(tmp_path: Any) -> None:
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(BudgetExceededError, match=r"ledger .* cannot be written .*no budget can be kept"):
-        budgets(Ledger(tmp_path / "data" / "l.sqlite"), day=1).for_question("q").reserve(Decimal("0.1"))
+        budget(Ledger(tmp_path / "data" / "l.sqlite"), day=1).for_question("q").reserve(Decimal("0.1"))
 
 
 # --- a run of the loop ----------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ actions = st.lists(
 def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, model: str) -> None:
     """Four runs share a session's budget in any order; spent and held stay below it, and add up in the ledger."""
     ledger = Ledger(None)
-    made = budgets(ledger, session=float(limit))
+    made = budget(ledger, session=float(limit))
     runs = [RunBudget(model, made.for_question(f"q{n}")) for n in range(4)]
     books = [Booking(ledger, "s", f"q{n}", "why?", budget=run) for n, run in enumerate(runs)]
     granted: dict[int, tuple[int, int]] = {}
