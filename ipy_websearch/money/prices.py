@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -24,12 +25,12 @@ from ipy_websearch.text import shorten
 
 FILE_NAME = "prices.toml"
 
-# Anthropic's own web search costs $10 for 1,000 with every model and web fetch is free. A batch halves the price of tokens
-# only. Cache writes cost 1.25 times the input price, 2 times for an hour. Inference in the US alone costs 1.1 times as much
-# from version 4.6 on (https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11).
+# Anthropic's own web search costs $10 for 1,000 with every model and web fetch is free. A batch halves the price of all
+# tokens, and of nothing else. Cache writes cost 1.25 times the input price, 2 times for an hour. Inference in the US alone
+# costs 1.1 times as much from version 4.6 on (https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11).
 _SERVER_SEARCH_USD = Decimal("0.01")
 _CACHE_WRITE, _CACHE_WRITE_1H = Decimal("1.25"), Decimal(2)
-_US_ONLY, _US_ONLY_FROM = Decimal("1.1"), (4, 6)
+_BATCH, _US_ONLY, _US_ONLY_FROM = Decimal("0.5"), Decimal("1.1"), (4, 6)
 _MILLION = Decimal(1_000_000)
 _NOTHING = Decimal(0)
 
@@ -51,7 +52,7 @@ class Rates:
     cache_write_1h: Decimal
     server_search: Decimal = _SERVER_SEARCH_USD
 
-    def times(self, factor: Decimal) -> Rates:
+    def times(self, factor: Decimal | int) -> Rates:
         """Return the rates with all token prices multiplied; a search costs the same on all terms."""
         return replace(self, **{name: getattr(self, name) * factor for name in _TOKENS})
 
@@ -69,11 +70,11 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
     own = own_price(model)
     fast = "fast" in terms and not batch  # a batch has no fast mode, and the user's file states usual prices
-    found = (_own_rates(own, batch),) if own and not fast else _listed(model, batch, fast, day)
+    found = (_own_rates(own),) if own and not fast else _listed(model, fast, day)
     number = _NUMBER.search(model.lower())
-    if "us_only" in terms and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
-        return tuple(rates.times(_US_ONLY) for rates in found)
-    return found
+    dearer = "us_only" in terms and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM
+    factor = (_BATCH if batch else 1) * (_US_ONLY if dearer else 1)
+    return found if factor == 1 else tuple(rates.times(factor) for rates in found)
 
 
 def own_price(model: str) -> ModelPrice | None:
@@ -130,11 +131,10 @@ def charge_cost(charge: Charge) -> Decimal | None:
         return _NOTHING
     if charge.usd is not None:
         return charge.usd
-    for table in (own_prices(), built_in_prices()):
-        for kind in (charge.kind, "*"):
-            if price := table.rows.get((charge.provider.lower(), kind, charge.unit)):
-                return charge.units * price.usd
-    return None
+    kinds = [(charge.provider.lower(), kind, charge.unit) for kind in (charge.kind, "*")]
+    found = (table.rows.get(kind) for table in (own_prices(), built_in_prices()) for kind in kinds)
+    price = next(filter(None, found), None)
+    return None if price is None else charge.units * price.usd
 
 
 def charges_cost(charges: Iterable[Charge]) -> Decimal | None:
@@ -151,25 +151,19 @@ def billed_model(asked: str, answered: str) -> str:
     """Return the id that a request is priced by, given the id it asked for and the id that its reply names.
 
     The reply's id counts, since a server may fall back to another model. The id asked for counts where only that has a price,
-    or where it says more of the same model: Bedrock's regions have prices of their own, and its replies do not name them.
+    and where it is Bedrock's id of the same model: its regions have prices of their own, which its replies do not name.
 
     >>> billed_model("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5-20250929")
     'us.anthropic.claude-sonnet-4-5-20250929-v1:0'
     """
-    if not answered or answered == asked:
+    if tariff(asked) and not tariff(answered):
         return asked
-    return _same_model(asked, answered) or (answered if tariff(answered) or not tariff(asked) else asked)
+    return asked if "anthropic." in asked and _plain(asked) == _plain(answered) else answered or asked
 
 
-@lru_cache(maxsize=256)
-def _same_model(asked: str, answered: str) -> str:
-    """Return the more specific of two ids of the same model, "" for ids of two models."""
-    dated = _DATE.search(answered)
-    bare, whole = answered[: dated.start() if dated else None].lower(), asked.lower()
-    if whole == bare:
-        return answered
-    day = dated[1] if dated else r"\d{8}"
-    return asked if re.search(rf"(?:^|[./]){re.escape(bare)}(?:[-@]{day})?(?:-v\d+)?(?:[:\[].*)?$", whole) else ""
+def _plain(model: str) -> str:
+    """Return an id of Bedrock or the Claude API without region, date and version."""
+    return _DATE.sub("", _VERSION.sub("", model.lower().rpartition("anthropic.")[2]))
 
 
 # --- the price list of models -------------------------------------------------------------------------------------------
@@ -183,35 +177,28 @@ def _rates(steps: tuple[Rates, ...], input_tokens: int) -> Rates | None:
 
 
 @lru_cache(maxsize=1024)
-def _listed(model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
+def _listed(model: str, fast: bool, day: date) -> tuple[Rates, ...]:
     from genai_prices import Usage as Counts
     from genai_prices import calc_price
 
     when = datetime.combine(day, time(12), UTC)
-    context = {"processing": "batch"} if batch else {"speed": "fast"} if fast else {}
     for provider, name in _spellings(model):
-        try:
-            standard, price = (
+        with suppress(*_UNLISTED):
+            usual, price = (
                 calc_price(
-                    Counts(), name, provider_id=provider, genai_request_timestamp=when, price_context=said or None
+                    Counts(), name, provider_id=provider, genai_request_timestamp=when, price_context=context
                 ).model_price
-                for said in ({}, context)
+                for context in (None, {"speed": "fast"} if fast else None)
             )
-            as_usual = price.output_mtok == standard.output_mtok
-            if as_usual and fast:
-                continue  # fast mode always costs more: its price is not listed
-            # A model without batch prices of its own costs half in a batch, by the pricing page.
-            return _steps(price, _MILLION * (2 if batch and as_usual else 1))
-        except _UNLISTED:
-            continue
+            if not fast or price.output_mtok != usual.output_mtok:  # fast mode always costs more, where its price is listed
+                return _steps(price)
     return ()
 
 
-def _own_rates(own: ModelPrice, batch: bool) -> Rates:
+def _own_rates(own: ModelPrice) -> Rates:
     """Return the rates of the user's file."""
     amounts = [own.input if (usd := getattr(own, name)) is None else usd for name in _TOKENS]
-    rates = Rates(-1, *(usd / _MILLION / (2 if batch else 1) for usd in amounts))
-    return replace(rates, server_search=own.server_search / 1000)
+    return Rates(-1, *(usd / _MILLION for usd in (*amounts, own.server_search * 1000)))
 
 
 def _spellings(model: str) -> Iterator[tuple[str, str]]:
@@ -225,14 +212,14 @@ def _spellings(model: str) -> Iterator[tuple[str, str]]:
         yield "anthropic", _VERSION.sub("", name).replace("@", "-")
 
 
-def _steps(price: Any, per: Decimal) -> tuple[Rates, ...]:
+def _steps(price: Any) -> tuple[Rates, ...]:
     """Return the tariff of a genai-prices `ModelPrice`, whose entries are plain or in tiers by the size of the input."""
     entries = [getattr(price, f"{name}_mtok") for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")]
     starts = {tier.start for entry in entries for tier in getattr(entry, "tiers", ())}
     search = price.web_searches_kcount / 1000 if isinstance(price.web_searches_kcount, Decimal) else _SERVER_SEARCH_USD
 
     def rates(start: int) -> Rates:
-        read, written, cache_read, cache_write, hour = (_at(entry, start, per) for entry in entries)
+        read, written, cache_read, cache_write, hour = (_at(entry, start) for entry in entries)
         if read is None or written is None:
             raise ValueError("a model without a price for input and output")
         # The oldest models lack some; the page's rule for writes holds, and a read costs no more than plain input.
@@ -242,10 +229,10 @@ def _steps(price: Any, per: Decimal) -> tuple[Rates, ...]:
     return tuple(map(rates, sorted({-1, *starts})))
 
 
-def _at(entry: Any, start: int, per: Decimal) -> Decimal | None:
+def _at(entry: Any, start: int) -> Decimal | None:
     """Return the price of one token above `start` input tokens, None where the list has none."""
     reached = [tier.price for tier in getattr(entry, "tiers", ()) if tier.start <= start]
-    return None if entry is None else Decimal(reached[-1] if reached else getattr(entry, "base", entry)) / per
+    return None if entry is None else Decimal(reached[-1] if reached else getattr(entry, "base", entry)) / _MILLION
 
 
 # --- the price files ----------------------------------------------------------------------------------------------------
@@ -327,12 +314,19 @@ def own_prices() -> PriceFile:
 def _read_own(*_place: str | None) -> PriceFile:
     path = settings_dir() / FILE_NAME  # finding it takes ten times as long as the variables that it depends on
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        entries = tomllib.loads(path.read_text(encoding="utf-8-sig"), parse_float=Decimal)
     except (FileNotFoundError, NotADirectoryError):  # the ledger says so where a folder cannot be made
         return PriceFile()
-    except (OSError, UnicodeDecodeError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:  # no text and no TOML included
         raise ConfigError(f"the price file {path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
-    return parse_prices(text, str(path))
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(PriceFile).validate_python(entries)
+    except ValidationError as exc:
+        wrong = exc.errors()[0]
+        where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in wrong["loc"])
+        raise ConfigError(f"the price file {path}: {where}: {wrong['msg']}, not {shorten(repr(wrong['input']), 80)}") from exc
 
 
 def price_table() -> list[PriceRow]:
@@ -342,21 +336,3 @@ def price_table() -> list[PriceRow]:
         ConfigError: the user's price file is wrong.
     """
     return list({**built_in_prices().rows, **own_prices().rows}.values())
-
-
-def parse_prices(text: str, name: str) -> PriceFile:
-    """Return the prices in a TOML text; messages call the file `name`.
-
-    Raises:
-        ConfigError: it is not TOML (the line is named), or an entry is wrong (the field is named).
-    """
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(PriceFile).validate_python(tomllib.loads(text, parse_float=Decimal))
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise ConfigError(f"the price file {name} is not TOML: {exc}") from exc
-    except ValidationError as exc:
-        wrong = exc.errors()[0]
-        where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in wrong["loc"])
-        raise ConfigError(f"the price file {name}: {where}: {wrong['msg']}, not {shorten(repr(wrong['input']), 80)}") from exc

@@ -108,7 +108,6 @@ def test_tokens_cost_what_the_reply_says_they_were_had_at(model: str, fields: di
         (US_SONNET, "claude-sonnet-4-5", US_SONNET),
         (US_SONNET, "anthropic.claude-sonnet-4-5-20250929-v1:0", US_SONNET),
         ("us.anthropic.claude-opus-5", OPUS, "us.anthropic.claude-opus-5"),
-        ("claude-haiku-4-5@20251001", "claude-haiku-4-5-20251001", "claude-haiku-4-5@20251001"),
         ("claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-haiku-4-5-20251001"),
         ("claude-haiku-4-5-20251001", "claude-haiku-4-5-20260101", "claude-haiku-4-5-20260101"),
         ("us.anthropic.claude-opus-5-5", OPUS, OPUS),
