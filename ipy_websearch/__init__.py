@@ -51,13 +51,16 @@ _HOMES = {
     "enrich": "api",
     "fetch": "api",
     "intercept": "interception",
+    "load_ipython_extension": "magics.extension",
     "search": "api",
+    "unload_ipython_extension": "magics.extension",
 }
 
 if TYPE_CHECKING:
     from ipy_websearch.api import ask, cost, enrich, fetch, search
     from ipy_websearch.errors import WebSearchError
     from ipy_websearch.interception import intercept
+    from ipy_websearch.magics.extension import load_ipython_extension, unload_ipython_extension
     from ipy_websearch.results import Answer, Citation, Limits, Page, SearchResult, SearchResults, Usage
     from ipy_websearch.session import Session
 
@@ -74,20 +77,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def load_ipython_extension(ipython: Any) -> None:
-    """Register the magics, settings and displays (`%load_ext ipy_websearch`); a second call changes nothing."""
-    from ipy_websearch.magics.extension import load
-
-    load(ipython)
-
-
-def unload_ipython_extension(ipython: Any) -> None:
-    """Take back everything that loading registered (`%unload_ext ipy_websearch`); the session's state stays."""
-    from ipy_websearch.magics.extension import unload
-
-    unload(ipython)
 
 
 install()  # `df.web`, now or when pandas is imported

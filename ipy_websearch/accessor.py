@@ -48,9 +48,8 @@ _LIBRARIES = {"pandas": "pandas.api.extensions", "dask.dataframe": "dask.datafra
 
 def _register(module: ModuleType) -> None:
     with suppress(ImportError):  # a version that has it elsewhere must still import
-        extensions = import_module(_LIBRARIES[module.__name__])
         if getattr(module.DataFrame, NAME, None) is not WebAccessor:
-            extensions.register_dataframe_accessor(NAME)(WebAccessor)
+            import_module(_LIBRARIES[module.__name__]).register_dataframe_accessor(NAME)(WebAccessor)
 
 
 def install() -> None:

@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -58,6 +57,10 @@ def is_running() -> bool:
     return _runner is not None and _runner.is_alive()
 
 
+def _is_here() -> bool:
+    return _runner is not None and _runner.ident == _thread.get_ident()  # `threading` has locks that a finalizer may meet held
+
+
 class Task(Generic[T]):
     """A coroutine function that runs on the loop; `future` has its outcome once it has ended.
 
@@ -94,17 +97,16 @@ class Task(Generic[T]):
             self._running.release()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end, `timeout_s` seconds at most; return whether it has ended."""
-        if not self._has_ended and self._running.acquire(timeout=timeout_s):
+        """Wait for its end, `timeout_s` seconds at most (on the loop itself: not at all); return whether it has ended."""
+        if not self._has_ended and not _is_here() and self._running.acquire(timeout=timeout_s):
             self._running.release()  # an interrupt just before leaves it held, so `_has_ended` is the answer
         return self._has_ended
 
     def cancel(self) -> bool:
-        """Cancel it and wait until it has ended, a second at most (on the loop itself: do not wait); return whether it has."""
+        """Cancel it and wait until it has ended, a second at most; return whether it has."""
         if not self.future.done() and not self.future.cancel() and self._task is not None:
             loop().call_soon_threadsafe(self._task.cancel)
-            if threading.current_thread() is not _runner:
-                self.wait(GRACE_S)
+            self.wait(GRACE_S)
         return self.future.done()
 
 
@@ -114,7 +116,7 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     Raises:
         RuntimeError: it is called on the loop, which would wait for itself.
     """
-    if threading.current_thread() is _runner:
+    if _is_here():
         raise RuntimeError("a blocking function was called by work in the background; await the session's coroutine there")
     task = Task(function, start=False)
     try:
@@ -128,7 +130,7 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function on the loop and return its result, from a task of any event loop; cancelling reaches it."""
-    if threading.current_thread() is _runner:
+    if _is_here():
         return await function()
     task = Task(function, start=False)
     waiting: Awaitable[T]
@@ -184,26 +186,6 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def elsewhere(function: Callable[[], object], wait_s: float) -> None:
-    """Call a function in a thread of its own, and wait a moment for it.
-
-    For finalizers, which may run anywhere: this thread may hold a lock that the function needs, or run a loop beside which it
-    can run no other, so it must not wait for long; and `threading`'s own threads need a lock of their own to begin.
-    """
-    done = _thread.allocate_lock()
-    done.acquire()
-
-    def call() -> None:
-        try:
-            function()
-        finally:
-            done.release()
-
-    with suppress(RuntimeError):  # no thread begins any more when Python ends
-        _thread.start_new_thread(call, ())
-        done.acquire(timeout=wait_s)
 
 
 @dataclass(slots=True, eq=False)

@@ -106,14 +106,15 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
-            target = ":memory:"
             if self.path is not None and not self.in_memory:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self.path.touch(mode=0o600)  # it holds questions; SQLite gives the files beside it the same mode
                 self._inode = self.path.stat().st_ino
-                target = str(self.path)
             self._connection = sqlite3.connect(
-                target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
+                ":memory:" if self.in_memory else str(self.path),
+                timeout=self._busy_timeout_s,
+                isolation_level=None,
+                check_same_thread=False,
             )
             try:
                 self._open(self._connection)
@@ -150,8 +151,9 @@ class Database:
         if was_open or not self._memory_instead:
             return False
         self.in_memory = True
-        reason = getattr(exc, "strerror", None) or exc
-        self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
+        self._warn(
+            f"cannot be used ({getattr(exc, 'strerror', None) or exc}); until the kernel ends, its data are kept in memory"
+        )
         return True
 
     def _set_aside(self) -> None:
@@ -164,11 +166,10 @@ class Database:
         path = str(self.path)
         target = f"{path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
         if os.path.exists(path) and os.stat(path).st_ino == self._inode:
-            os.rename(path, target)
-            self._warn(f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun")
-            for ending in ("-wal", "-shm"):
+            for ending in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     os.rename(path + ending, target + ending)
+            self._warn(f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun")
 
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")

@@ -94,8 +94,7 @@ class Keys:
             return spec
         if _VARIABLE.fullmatch(wanted):  # the key of a provider from a plug-in
             return KeySpec(wanted, (wanted,), "its provider")
-        known = ", ".join(spec.names[0] for spec in KEYS.values())
-        raise ConfigError(f"there is no key called {name!r}; the keys are: {known}")
+        raise ConfigError(f"there is no key called {name!r}; the keys are: {', '.join(key.names[0] for key in KEYS.values())}")
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return (key, place), or None when it is nowhere; the place is session, environment, .env, file or keyring.
@@ -225,8 +224,10 @@ def _clean(value: str, spec: KeySpec, place: str = "") -> str:
     key = _stripped(value)
     if not _KEY.fullmatch(key):
         where = {"": "", "file": f" in the file {spec.file_name}"}.get(place, f" ({place})")
-        wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
-        raise ConfigError(f"the value of {spec.variable}{where} {wrong}")
+        raise ConfigError(
+            f"the value of {spec.variable}{where} is empty, or holds blanks, line breaks or non-ASCII characters, so it is not "
+            "a key; set it again"
+        )
     return key
 
 
@@ -257,8 +258,7 @@ def _content(path: Path, _changed: int, _size: int) -> str:
     Bytes in another encoding, in a comment for example, do not hide a key in ASCII.
     """
     data = path.read_bytes()
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    return data.decode(encoding, "replace").replace("\0", "")
+    return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace").replace("\0", "")
 
 
 def _forms(value: str) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ class _Options:
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            unset = value is None and field.default is not MISSING
-            object.__setattr__(self, field.name, field.default if unset else checked(field.name, value))
+            value = field.default if value is None and field.default is not MISSING else checked(field.name, value)
+            object.__setattr__(self, field.name, value)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,8 @@ class AskOptions(_Options):
 
     def limits(self, settings: WebSearch) -> Limits:
         """Return the limits of the question; those that are None are as the settings say."""
-        names = [field.name for field in fields(Limits)]
-        given = {name: getattr(settings if getattr(self, name) is None else self, name) for name in names}
-        return Limits(**{name: checked(name, value) for name, value in given.items()})
+        given = {each.name: getattr(self, each.name) for each in fields(Limits)}
+        return Limits(**{name: checked(name, getattr(settings, name) if of is None else of) for name, of in given.items()})
 
 
 @dataclass(frozen=True, eq=False)

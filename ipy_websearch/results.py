@@ -102,35 +102,34 @@ class Usage:
     def _level(cls, usage: Mapping[str, Any]) -> Usage:
         """Return the counts of one level of a `usage` object."""
         split = _mapping(usage.get("cache_creation"))
-        written = _count(usage.get("cache_creation_input_tokens"))
-        long_lived = _count(split.get("ephemeral_1h_input_tokens"))
-        short_lived = _count(split.get("ephemeral_5m_input_tokens")) if split else written
+        written = _count(usage, "cache_creation_input_tokens")
+        long_lived = _count(split, "ephemeral_1h_input_tokens")
+        short_lived = _count(split, "ephemeral_5m_input_tokens") if split else written
         server = _mapping(usage.get("server_tool_use"))
         return cls(
-            input_tokens=_count(usage.get("input_tokens")),
-            output_tokens=_count(usage.get("output_tokens")),
-            cache_read_tokens=_count(usage.get("cache_read_input_tokens")),
+            input_tokens=_count(usage, "input_tokens"),
+            output_tokens=_count(usage, "output_tokens"),
+            cache_read_tokens=_count(usage, "cache_read_input_tokens"),
             cache_write_5m_tokens=max(short_lived, written - long_lived),
             cache_write_1h_tokens=long_lived,
-            server_searches=_count(server.get("web_search_requests")),
-            server_fetches=_count(server.get("web_fetch_requests")),
+            server_searches=_count(server, "web_search_requests"),
+            server_fetches=_count(server, "web_fetch_requests"),
             terms=terms_of(usage),
         )
-
-
-def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
-    """Return whether a Messages API `usage` object holds a believable count of that name (0 is one)."""
-    value = _mapping(usage).get(name)
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
 # The largest count that is believed; sums of larger ones would not fit into the ledger's integers.
 MOST_COUNTED = 2**53
 
 
-def _count(value: Any) -> int:
-    """Return a believable count as an int, also one written as 100.0; 0 for anything else."""
-    return int(value) if type(value) in (int, float) and 0 <= value <= MOST_COUNTED else 0
+def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
+    """Return whether a Messages API `usage` object holds a believable count of that name (0 is one, and 100.0)."""
+    value = _mapping(usage).get(name)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    return int(usage[name]) if reported(usage, name) else 0
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -315,9 +314,9 @@ class Panel:
             return data
         import yaml
 
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        try:
-            return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1))
+        try:  # with libyaml's dumper, where it is there
+            options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 2**31 - 1}
+            return str(yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **options))
         except (yaml.YAMLError, RecursionError, UnicodeError):  # half a character, or hundreds of nested lists
             return json.dumps(data, default=str)
 
@@ -331,8 +330,8 @@ class Panels(dict[str, Panel]):
         """Keep a new panel and return it with its id; `data` is a text, plain JSON, or the bytes of a JSON text."""
         text = data if isinstance(data, bytes) else json.dumps(data, default=str, skipkeys=True).encode()
         self.added += 1
-        panel = self[f"P{self.added}"] = Panel(f"P{self.added}", title, zlib.compress(text, 1), tool, is_error)
         self.pop(f"P{self.added - KEPT_PANELS}", None)
+        panel = self[f"P{self.added}"] = Panel(f"P{self.added}", title, zlib.compress(text, 1), tool, is_error)
         return panel
 
 
@@ -500,8 +499,7 @@ class Answer:
             raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
         if self.rows is None:
             raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
-        columns = {name: (kind, [_visible(row.get(name)) for row in self.rows]) for name, kind in self.columns.items()}
-        return _frame(columns)
+        return _frame({name: (of, [_visible(row.get(name)) for row in self.rows]) for name, of in self.columns.items()})
 
     def bibliography(self, style: str = "bibtex") -> str:
         """Return each cited page once as text: "bibtex", "ris", or "csl" (CSL JSON).
@@ -525,8 +523,8 @@ class Answer:
         return visible(self.text).replace("\\[", "[")  # so the model's own [1] is written, which is no mark
 
     def __repr__(self) -> str:
-        sources = plural(len({citation.n for citation in self.citations}), "source")
-        return f"<Answer to {shorten(self.question, 60)!r}: {shorten(str(self), 120)!r}, {sources}>"
+        count = len({citation.n for citation in self.citations})
+        return f"<Answer to {shorten(self.question, 60)!r}: {shorten(str(self), 120)!r}, {plural(count, 'source')}>"
 
 
 def _frame(columns: Mapping[str, tuple[str | type, Any]]) -> pd.DataFrame:
@@ -547,7 +545,6 @@ def _visible(value: Any) -> Any:
 _TEX = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{c: f"\\{c}" for c in "{}&%$#_"}}
 )
-Entry = Mapping[str, str]
 
 
 def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
@@ -565,7 +562,7 @@ def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
     return json.dumps(parts, ensure_ascii=False, indent=1) + "\n" if style == "csl" else "".join(parts)
 
 
-def _entry(page: Citation, number: int) -> Entry:
+def _entry(page: Citation, number: int) -> Mapping[str, str]:
     """Return what is known of a page; `url` and `accessed` are "" where it is none of the web, dates are ISO."""
     url, host, day = safe_href(page.url) or "", host_label(page.url), page.published_date
     date = f"{day.astimezone(UTC) if day.tzinfo else day:%Y-%m-%d}" if day else ""
@@ -580,7 +577,7 @@ def _entry(page: Citation, number: int) -> Entry:
     }
 
 
-def _bibtex(entry: Entry) -> str:
+def _bibtex(entry: Mapping[str, str]) -> str:
     fields = {
         "title": f"{{{entry['title'].translate(_TEX)}}}",
         "organization": entry["place"].translate(_TEX),
@@ -588,25 +585,29 @@ def _bibtex(entry: Entry) -> str:
         "date": entry["date"],
         "urldate": entry["accessed"],
     }
-    lines = [f"  {name} = {{{value}}}" for name, value in fields.items() if value]
-    return ",\n".join([f"@online{{{entry['id']}", *lines]) + "\n}\n\n"
+    lines = (f",\n  {name} = {{{value}}}" for name, value in fields.items() if value)
+    return f"@online{{{entry['id']}{''.join(lines)}\n}}\n\n"
 
 
-def _ris(entry: Entry) -> str:
+def _ris(entry: Mapping[str, str]) -> str:
     day, accessed = entry["date"].replace("-", "/"), entry["accessed"].replace("-", "/")
-    fields = {"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"], "PY": day[:4], "DA": day}
-    fields |= {"UR": entry["url"], "Y2": accessed}
+    fields = {
+        **{"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"]},
+        **{"PY": day[:4], "DA": day, "UR": entry["url"], "Y2": accessed},
+    }
     return "".join(f"{tag}  - {value}\r\n" for tag, value in fields.items() if value) + "ER  - \r\n\r\n"
 
 
-def _csl(entry: Entry) -> dict[str, Any]:
+def _csl(entry: Mapping[str, str]) -> dict[str, Any]:
     days = {name: {"date-parts": [[*map(int, entry[name].split("-"))]]} for name in ("date", "accessed") if entry[name]}
-    item: dict[str, Any] = {"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]}
-    item |= {"issued": days.get("date"), "URL": entry["url"], "accessed": days.get("accessed")}
+    item = {
+        **{"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]},
+        **{"issued": days.get("date"), "URL": entry["url"], "accessed": days.get("accessed")},
+    }
     return {name: value for name, value in item.items() if value}
 
 
-STYLES: dict[str, Callable[[Entry], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
+STYLES: dict[str, Callable[[Mapping[str, str]], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
 
 
 # --- the events of a question under way ---------------------------------------------------------------------------------

@@ -160,9 +160,10 @@ class Session:
         recorded = self.recording.has_model if self.recording else None
         if recorded is not None:
             return recorded
-        key = self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")
+        if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
+            return True
         own_server = os.environ.get("ANTHROPIC_BASE_URL") and not self.claude.platform.server_tools
-        return bool(key or own_server) or self.settings.platform not in ("", "anthropic")
+        return bool(own_server) or self.settings.platform not in ("", "anthropic")
 
     # --- searching and reading --------------------------------------------------------------------------------------
 
@@ -183,8 +184,7 @@ class Session:
         Raises:
             ConfigError: the provider cannot be asked.
         """
-        checked("provider", provider)
-        wanted = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
+        wanted = provider_to_ask(checked("provider", provider), self.settings.provider, self.settings.search_tools)
         if wanted:
             self.router.first(wanted)  # raises for one that cannot be asked
         return wanted
@@ -214,8 +214,7 @@ class Session:
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.recording.marked(results) if self.recording else results
         self.ledger.flush()  # now, so that what is wrong with its file is said here
-        notices = (*results.notices, *self.ledger.news())
-        return replace(results, notices=notices) if notices else results
+        return replace(results, notices=(*results.notices, *self.ledger.news()))
 
     @background.on_the_loop
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
@@ -278,9 +277,9 @@ class Session:
 
         Its `budget` is for requests to `model`; `run` are further fields of `RunBudget`.
         """
-        number = uuid.uuid4().hex[:12]
-        budget = RunBudget(model, self.budget.for_question(number, budget_usd), **run)
-        return Booking(self.ledger, self.id, number, question, self.replayed_from, budget=budget)
+        budget = self.budget.for_question(uuid.uuid4().hex[:12], budget_usd)
+        names = (self.id, budget.question_id, question, self.replayed_from)
+        return Booking(self.ledger, *names, budget=RunBudget(model, budget, **run))
 
     def cost(
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None

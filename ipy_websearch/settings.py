@@ -159,38 +159,29 @@ def _environment_settings() -> dict[str, str]:
 
 
 def _take_project_settings(settings: WebSearch, start: Path, set_elsewhere: Collection[str]) -> Iterator[ConfigError]:
-    """Take what the nearest pyproject.toml may set, and yield its mistakes."""
+    """Take what [tool.ipy_websearch] of the nearest pyproject.toml may set, and yield its mistakes."""
     path = next((path for folder in (start, *start.parents) if (path := folder / "pyproject.toml").is_file()), start)
     try:
-        table = _project_table(path)
-    except ConfigError as exc:
-        yield exc
+        data = path.read_bytes()
+        if b"ipy_websearch" not in data.replace(b"\0", b""):  # UTF-16 has zero bytes
+            return  # its mistakes, if any, are not about us; importing tomllib would double the time that loading takes
+        import tomllib
+
+        table = dict(tomllib.loads(data.decode("utf-8-sig")).get("tool", {}).get("ipy_websearch", {}))
+    except OSError:
+        return
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
+        yield ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as a table of TOML in UTF-8: {_line(exc)}")
         return
     for name, value in table.items():
-        try:
-            if name not in PROJECT_SETTINGS:
-                wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)}"
-                raise ConfigError(f"[tool.ipy_websearch] in {path} {wrong} (allowed there: {', '.join(PROJECT_SETTINGS)})")
-            if name not in set_elsewhere:
+        if name not in PROJECT_SETTINGS:
+            wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)}"
+            yield ConfigError(f"[tool.ipy_websearch] in {path} {wrong} (allowed there: {', '.join(PROJECT_SETTINGS)})")
+        elif name not in set_elsewhere:
+            try:
                 _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
-        except ConfigError as exc:
-            yield exc
-
-
-def _project_table(path: Path) -> dict[str, Any]:
-    """Return the table [tool.ipy_websearch] of a pyproject.toml, {} when it has none or cannot be opened."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return {}
-    if b"ipy_websearch" not in data.replace(b"\0", b""):  # UTF-16 has zero bytes
-        return {}  # its mistakes, if any, are not about us; importing tomllib would double the time that loading takes
-    import tomllib
-
-    try:
-        return dict(tomllib.loads(data.decode("utf-8-sig")).get("tool", {}).get("ipy_websearch", {}))
-    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
-        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as a table of TOML in UTF-8: {_line(exc)}") from exc
+            except ConfigError as exc:
+                yield exc
 
 
 def _line(exc: BaseException) -> str:

@@ -167,16 +167,13 @@ def usd(amount: Decimal | float | None) -> str:
     """
     from decimal import ROUND_HALF_UP, Decimal
 
-    smallest = Decimal("0.0001")
-    value = None if amount is None or amount != amount else Decimal(str(amount))
-    if value is None or not value.is_finite():
+    value = Decimal("NaN" if amount is None else str(amount))
+    if not value.is_finite():
         return "unknown"
-    if 0 < value < smallest:
-        return f"<{smallest} USD"
-    if value == 0 or abs(value) >= 1:
-        return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
-    whole, _, fraction = str(value.quantize(smallest, ROUND_HALF_UP)).partition(".")
-    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"
+    if 0 < value < Decimal("0.0001"):
+        return "<0.0001 USD"
+    rounded = value.quantize(Decimal("0.01" if abs(value) >= 1 else "0.0001"), ROUND_HALF_UP)
+    return re.sub(r"(\.\d\d\d*?)0*$", r"\1", f"{rounded:,}") + " USD" if value else "0 USD"
 
 
 # --- addresses ---------------------------------------------------------------------------------------------------------

@@ -277,7 +277,7 @@ class BatchRun:
         self._open = [other for other in self._open if other.id != batch.id]
         self._ledger.write(strike_off)
         if len(booked) == len(batch.rows):  # the cost of rows that this run does not ask for stays reserved
-            self._ledger.settle([], batch.reservation)
+            self._ledger.book([], batch.reservation)
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:

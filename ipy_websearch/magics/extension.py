@@ -40,8 +40,8 @@ _TEXTS = ("question", "query")
 Found = tuple[str, Iterable[str]]
 
 
-def load(shell: Any) -> None:
-    """Register with a shell, unless it is done already."""
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics, settings and displays (`%load_ext ipy_websearch`); a second call changes nothing."""
     if hasattr(shell, _ATTRIBUTE):
         return
     # first: a wrong setting leaves nothing behind
@@ -73,8 +73,8 @@ def load(shell: Any) -> None:
     setattr(shell, _ATTRIBUTE, undo)
 
 
-def unload(shell: Any) -> None:
-    """Remove what `load` registered; without it, do nothing."""
+def unload_ipython_extension(shell: Any) -> None:
+    """Take back everything that loading registered (`%unload_ext ipy_websearch`); the session's state stays."""
     if hasattr(shell, _ATTRIBUTE):
         getattr(shell, _ATTRIBUTE).close()
         delattr(shell, _ATTRIBUTE)

@@ -307,8 +307,11 @@ class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
 
 
 def _release(call: InterceptedCall) -> None:
-    if not call.closed:  # its event loop may have ended
-        background.elsewhere(call.close, 1.0)
+    async def close() -> None:
+        call.close()
+
+    if not call.closed:  # its event loop may have ended, and this thread may hold a lock: do not wait for long
+        background.Task(close).wait(1.0)
 
 
 async def _frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:

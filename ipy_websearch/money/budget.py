@@ -245,13 +245,12 @@ class RunBudget:
         self.planned, self._input = planned, to_read
         return True
 
-    def settle(self, rows: Sequence[LedgerRow], *, call: str | None = None, usage: Usage | None = None) -> None:
+    def settle(self, rows: Sequence[LedgerRow], *, call: str = "", usage: Usage | None = None) -> None:
         """Insert the rows of a paid `call`, or of the request under way, whose `usage` is given, and end what is held for it.
 
         What is kept for the final answer is adapted to the reply.
         """
-        if call is not None:
-            self._calls.pop(call, None)
+        self._calls.pop(call, None)
         if usage is not None and self.bounded:
             self.request_usd = _NOTHING
             self._input += usage.output_tokens
@@ -263,19 +262,18 @@ class RunBudget:
 
     def close(self) -> list[Charge]:
         """End the run: return the calls under way, which were sent and count; `settle` gives the rest back."""
-        charges = [charge for call, _ in self._calls.values() for charge in call]
-        self._calls, self._kept = {}, _NOTHING
-        return charges
+        calls, self._calls, self._kept = self._calls, {}, _NOTHING
+        return [charge for charges, _ in calls.values() for charge in charges]
 
     def _hold(self, request: Decimal, kept: Decimal) -> Limit | None:
         """Change what is held for the request and for the final answer; return the limit that has no room, None when done."""
         total = request + kept + self._calls_usd()
-        if self._held is None or total > self._held.usd:
-            id = self._held.id if self._held else ""
-            try:
+        try:
+            if self._held is None or total > self._held.usd:
+                id = self._held.id if self._held else ""
                 self._held = self.budget.reserve(total, lease_s=self.timeout_s + LEASE_S, id=id)
-            except Refused as refused:
-                return refused.limit
+        except Refused as refused:
+            return refused.limit
         self.request_usd, self._kept = request, kept
         return None
 
@@ -373,8 +371,8 @@ class Booking:
         cost, held = model_cost(model, usage, batch=batch), self.budget.request_usd
         if held and (cost is None or (lost and held > cost)):
             cost, estimated = held, True
-        saved = None if self.replayed_from else caching_saved(model, usage)
-        return self._row("model", model, cost, usage=usage, status=status, estimated=estimated, saved_usd=saved)
+        facts: dict[str, Any] = {"usage": usage, "status": status, "estimated": estimated}
+        return self._row("model", model, cost, saved_usd=None if self.replayed_from else caching_saved(model, usage), **facts)
 
     def _charge_rows(self, charges: Sequence[Charge], status: Status) -> list[LedgerRow]:
         """Return the rows of calls to providers; what was interrupted or lost went out, and counts at the price expected."""
@@ -452,7 +450,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
-        lines = [
+        lines = (
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
             f"expected        {usd(self.expected_usd):<12} {plural(self.searches, 'search', 'searches')}, "
             f"{plural(self.requests, 'request')}",
@@ -460,7 +458,7 @@ class Estimate:
             f"{plural(self.max_requests, 'request')} of {self.max_tokens:,} tokens each{held}",
             f"would be refused: {self.refusal}" if self.refusal else "",
             "Nothing was sent.",
-        ]
+        )
         return "\n".join(filter(None, lines))
 
 
@@ -501,8 +499,8 @@ def estimate(
         for n, added in enumerate(sizes)
     ]
     if native_uses:  # one request, whose input is read again after each search
-        read = sum(first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
-        course = [Usage(read, searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]
+        read = (first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
+        course = [Usage(sum(read), searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]
     # Every request writes all it may, and the next one reads that, a page and results too.
     each = max_tokens + GROWTH_TOKENS + PAGE_TOKENS
     dear = (

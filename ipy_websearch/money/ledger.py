@@ -188,7 +188,7 @@ class Reservation:
         """Insert rows and end the reservation, or lower it to `keep`, in one transaction."""
         keep = max(min(keep, self.usd), Decimal(0))
         if rows or keep != self.usd:
-            self.ledger.settle(rows, self.id if self.usd else None, keep)
+            self.ledger.book(rows, self.id if self.usd else None, keep)
         self.usd = keep
 
 
@@ -230,15 +230,19 @@ class Ledger:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def book(self, rows: Sequence[LedgerRow]) -> None:
-        """Insert rows in one transaction; see `write`."""
-        if rows:
-            self.settle(rows)
-
-    def settle(self, rows: Sequence[LedgerRow], reservation_id: str | None = None, keep: Decimal = Decimal(0)) -> None:
-        """Insert rows, and end a reservation or lower it to `keep` US dollars, in one transaction."""
+    def book(self, rows: Sequence[LedgerRow], reservation_id: str | None = None, keep: Decimal = Decimal(0)) -> None:
+        """Insert rows, and end a reservation or lower it to `keep` US dollars, in one transaction; see `write`."""
         values = [self._values(row) for row in rows]
-        self.write(lambda connection: _settle(connection, values, reservation_id, _nano_up(keep)))
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany(_INSERT, values)
+            if keep:
+                connection.execute("UPDATE reservations SET usd = min(usd, ?) WHERE id = ?", (_nano_up(keep), reservation_id))
+            else:
+                connection.execute("DELETE FROM reservations WHERE id = ?", (reservation_id,))
+
+        if rows or reservation_id:
+            self.write(work)
 
     def insert(self, connection: sqlite3.Connection, row: LedgerRow) -> None:
         """Insert a row as part of a `write`."""
@@ -286,11 +290,12 @@ class Ledger:
         def work(connection: sqlite3.Connection) -> None:
             now = self.clock()
             connection.execute("DELETE FROM reservations WHERE expires < ?", (now,))
-            tight = min(self._standings(connection, limits, id), key=lambda limit: limit.left, default=None)
+            standings = [self._standing(connection, limit, id) for limit in limits]
+            tight = min(standings, key=lambda limit: limit.left, default=None)
             if tight is not None and nano > tight.left * NANO:
                 raise Refused(tight, what, usd)
-            values = (id, session, question_id, nano, now + lease_s)
-            connection.execute("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)", values)
+            held = (id, session, question_id, nano, now + lease_s)
+            connection.execute("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)", held)
 
         with self._lock:
             self._flush()
@@ -333,7 +338,7 @@ class Ledger:
 
     def standings(self, limits: Sequence[Limit]) -> list[Limit]:
         """Return limits as they stand now."""
-        return self.read(lambda connection: self._standings(connection, limits)) if limits else []
+        return self.read(lambda connection: [self._standing(connection, limit) for limit in limits]) if limits else []
 
     def close(self) -> None:
         """Write what waits, however lately that failed, and close the file; the next use opens it again."""
@@ -350,33 +355,23 @@ class Ledger:
         copy.write(lambda connection: [work(connection) for work in self._unwritten])
         return copy
 
-    def _standings(self, connection: sqlite3.Connection, limits: Sequence[Limit], but: str = "") -> list[Limit]:
-        """Return limits as they stand, the reservation `but` left out."""
-        query = "SELECT session, question_id, usd FROM reservations WHERE id <> ? AND expires >= ?"
-        held = connection.execute(query, (but, self.clock())).fetchall() if limits else []
-        found = []
-        for limit in limits:
-            column = {"session": 0, "question_id": 1}.get(limit.column)
-            nano = sum(row[2] for row in held if column is None or row[column] == limit.key)
-            found.append(replace(limit, spent=self._spent(connection, limit) / NANO, held=nano / NANO))
-        return found
-
-    def _spent(self, connection: sqlite3.Connection, limit: Limit) -> int:
-        """Return nano-dollars spent under a limit; from the second time on, only newer rows are read."""
+    def _standing(self, connection: sqlite3.Connection, limit: Limit, but: str = "") -> Limit:
+        """Return a limit as it stands, the reservation `but` left out; from the second time on, only newer rows are read."""
         if self._sums_of is not connection or len(self._sums) > 1_000:
             self._sums, self._sums_of = {}, connection
         scope = (limit.column, limit.key, limit.since)
         seen, nano = self._sums.get(scope, (0, 0))
         where = f"{limit.column} = :key" if limit.column else "1"
         # Without an index, SQLite begins at the row that was seen last; at first, the moment finds the rows.
-        how = "NOT INDEXED" if seen else ""
         query = (
-            "SELECT (SELECT coalesce(max(id), 0) FROM ledger), coalesce(sum(usd), 0) FROM ledger "
-            f"{how} WHERE id > :seen AND time >= :since AND {where}"
+            f"SELECT (SELECT coalesce(max(id), 0) FROM ledger), coalesce(sum(usd), 0), (SELECT coalesce(sum(usd), 0) "
+            f"FROM reservations WHERE id <> :but AND expires >= :now AND {where}) "
+            f"FROM ledger {'NOT INDEXED' if seen else ''} WHERE id > :seen AND time >= :since AND {where}"
         )
-        last, more = connection.execute(query, {"seen": seen, "since": limit.since, "key": limit.key}).fetchone()
+        values = {"seen": seen, "since": limit.since, "key": limit.key, "but": but, "now": self.clock()}
+        last, more, held = connection.execute(query, values).fetchone()
         self._sums[scope] = (last, nano + more)
-        return int(nano + more)
+        return replace(limit, spent=(nano + more) / NANO, held=held / NANO)
 
     def _values(self, row: LedgerRow) -> tuple[object, ...]:
         """Return a row as it is kept; keys are taken out of texts before they are shortened."""
@@ -387,15 +382,6 @@ class Ledger:
             *(max(0, min(getattr(row.usage, name), MOST_COUNTED)) for name in _USED),
             float(units), row.unit, _nano(row.cost_usd), _nano(row.saved_usd),
         )  # fmt: skip
-
-
-def _settle(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], id: str | None, keep: int) -> None:
-    """Insert rows, and end a reservation (None: there is none), or lower it to `keep` nano-dollars."""
-    connection.executemany(_INSERT, rows)
-    if keep:
-        connection.execute("UPDATE reservations SET usd = min(usd, ?) WHERE id = ?", (keep, id))
-    else:
-        connection.execute("DELETE FROM reservations WHERE id = ?", (id,))
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -507,11 +493,10 @@ def cost_frame(
     rows = _select(ledger, f"SELECT {selected} FROM ledger WHERE {where} {order}", values)
     # Column by column: pandas takes three times as long over rows.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
-    found = zip(columns.items(), cells, strict=True)
-    frame = CostFrame({name: pd.Series(values, dtype=kind) for (name, (_, kind)), values in found})
+    frame = CostFrame({name: pd.Series(of, dtype=kind) for (name, (_, kind)), of in zip(columns.items(), cells, strict=True)})
     sums = f"SELECT coalesce(sum(usd), 0), total(saved * (kind = 'model')), total(saved) FROM ledger WHERE {where}"
-    unpriced = f"SELECT name, count(*) FROM ledger WHERE usd IS NULL AND {where} GROUP BY name ORDER BY name"
     ((spent, prompts, saved),) = _select(ledger, sums, values)
+    unpriced = f"SELECT name, count(*) FROM ledger WHERE usd IS NULL AND {where} GROUP BY name ORDER BY name"
     frame.summary = CostSummary(
         total_usd=spent / NANO,
         unpriced=dict(_select(ledger, unpriced, values)),

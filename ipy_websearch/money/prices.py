@@ -107,22 +107,24 @@ def worst_case(
     max_tokens: int,
     *,
     batch: bool = False,
-    caching: bool = True,
     hour_cache: bool = False,
     server_searches: int = 0,
     terms: Terms = frozenset(),
 ) -> Decimal | None:
     """Return the most that a request costs which reads `input_tokens` and writes `max_tokens`; None: the price is unknown.
 
-    With `caching`, input counts at the price of a cache write where that is higher. `server_searches` are the searches that the
+    Input counts at the price of a cache write where that is higher. `server_searches` are the searches that the
     API may make by itself.
     """
     rates = _rates(tariff(model, batch=batch, terms=terms), input_tokens)
     if rates is None:
         return None
     written = rates.cache_write_1h if hour_cache else rates.cache_write_5m
-    each = max(rates.input, rates.cache_read, written) if caching else rates.input
-    return input_tokens * each + max_tokens * rates.output + server_searches * rates.server_search
+    return (
+        input_tokens * max(rates.input, rates.cache_read, written)
+        + max_tokens * rates.output
+        + server_searches * rates.server_search
+    )
 
 
 def charge_cost(charge: Charge) -> Decimal | None:
@@ -215,7 +217,6 @@ def _spellings(model: str) -> Iterator[tuple[str, str]]:
 def _steps(price: Any) -> tuple[Rates, ...]:
     """Return the tariff of a genai-prices `ModelPrice`, whose entries are plain or in tiers by the size of the input."""
     entries = [getattr(price, f"{name}_mtok") for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")]
-    starts = {tier.start for entry in entries for tier in getattr(entry, "tiers", ())}
     search = price.web_searches_kcount / 1000 if isinstance(price.web_searches_kcount, Decimal) else _SERVER_SEARCH_USD
 
     def rates(start: int) -> Rates:
@@ -226,7 +227,7 @@ def _steps(price: Any) -> tuple[Rates, ...]:
         others = (cache_read or read, cache_write or read * _CACHE_WRITE, hour or read * _CACHE_WRITE_1H)
         return Rates(start, read, written, *others, search)
 
-    return tuple(map(rates, sorted({-1, *starts})))
+    return tuple(map(rates, sorted({-1, *(tier.start for entry in entries for tier in getattr(entry, "tiers", ()))})))
 
 
 def _at(entry: Any, start: int) -> Decimal | None:
@@ -297,8 +298,8 @@ class PriceFile:
 @cache
 def built_in_prices() -> PriceFile:
     """Return the prices that come with the package."""
-    content = tomllib.loads((files("ipy_websearch.money") / FILE_NAME).read_text(encoding="utf-8"), parse_float=Decimal)
-    return PriceFile(tuple(PriceRow(**entry) for entry in content["price"]))
+    text = (files("ipy_websearch.money") / FILE_NAME).read_text(encoding="utf-8")
+    return PriceFile(tuple(PriceRow(**entry) for entry in tomllib.loads(text, parse_float=Decimal)["price"]))
 
 
 def own_prices() -> PriceFile:

@@ -390,7 +390,7 @@ def test_a_budget_reserves_at_the_terms_asked_for_and_for_the_platforms_own_sear
     limit, held = Limited(5), []
 
     def reply(body: Any) -> Any:
-        held.append((limit.reserved, worst_case(body["model"], estimate_tokens(body), 1000, caching=True)))
+        held.append((limit.reserved, worst_case(body["model"], estimate_tokens(body), 1000)))
         return ["Matz.", usage(input_tokens=10, output_tokens=10, speed=body.get("speed"))]
 
     messages_api.behave(reply)

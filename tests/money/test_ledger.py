@@ -133,7 +133,7 @@ def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None
     later = Ledger(tmp_path / "l.sqlite", clock=clock)
     with pytest.raises(Refused):
         reserve(later, "0.03")
-    later.settle([row("0.02")], id)
+    later.book([row("0.02")], id)
     assert total(later)[0] == Decimal("0.02") and reserve(later, "0.08")
 
 
