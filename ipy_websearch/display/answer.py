@@ -3,7 +3,7 @@
 `AnswerView` is the visible state of an answer, built from the events of a run or from a finished `Answer`; it is pure. Labels
 that qualify the answer (offline, cut short, interrupted, broken off) stand above it.
 
-`LiveAnswer` shows it while it is written. A notebook gets one display, updated at most 10 times a second; the last update
+`live_answer` shows it while it is written. A notebook gets one display, updated at most 10 times a second; the last update
 replaces all, so that the saved notebook holds only the finished answer. Between events, a clock updates the line of seconds.
 A terminal cannot update what it has printed (terminal IPython prints every update anew), so text, tool calls, sources
 and costs are written once, in the order in which they come.
@@ -40,7 +40,6 @@ INTERVAL_S = 0.12
 _CLOCK_S = 1.0
 # After an update, the clock pauses for this multiple of its rendering time, or a hostile text would occupy the kernel.
 _SHARE = 4
-_PASSAGE = 600
 # The verb of a tool call, by the name of the tool, or else of its main field.
 _VERBS = {
     "query": "searching",
@@ -177,7 +176,7 @@ def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], lis
         source, *others = group
         read = {"page": "page read", "snippet": "snippet"}[source.read] if safe_href(source.url) else ""
         about = [place_of(source.url), *filter(None, (iso(source.published_date), read))]
-        passages = dict.fromkeys(shorten(one_line(citation.cited_text), _PASSAGE) for citation in (source, *others))
+        passages = dict.fromkeys(shorten(one_line(citation.cited_text), 600) for citation in (source, *others))
         found.append((source, about, list(filter(None, passages))))
     return found
 
@@ -192,24 +191,22 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
         began.append(end if step.kind == "model" else calls_from)
         end = max(end, began[-1] + step.milliseconds)
         calls_from = end if step.kind == "model" else calls_from
-    rows, percent = [], 100 / (end or 1.0)
-    for start, step in zip(began, trace, strict=True):
-        is_model, left = step.kind == "model", min(percent * start, 98.5)
-        detail = _STOPS.get(step.detail, step.detail) if is_model else step.detail
-        rows.append(
-            {
-                "n": step.n,
-                "name": one_line(step.name),
-                "kind": "error" if step.is_error else step.kind,
-                "what": "✗ " * step.is_error + shorten(one_line(": ".join(filter(None, (step.name, detail)))), 90),
-                "start": round(left, 1),
-                "width": round(min(max(percent * step.milliseconds, 1.0), 100 - left), 1),
-                "time": duration(step.milliseconds / 1000),
-                "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if is_model else "",
-                "cost": cost(step.cost_usd),
-            }
-        )
-    return rows
+    percent = 100 / (end or 1.0)
+    return [
+        {
+            "n": step.n,
+            "name": one_line(step.name),
+            "kind": "error" if step.is_error else step.kind,
+            "what": "✗ " * step.is_error
+            + shorten(one_line(f"{step.name}: {_STOPS.get(step.detail, step.detail)}".strip(": ")), 90),
+            "start": round(min(percent * start, 98.5), 1),
+            "width": round(min(max(percent * step.milliseconds, 1.0), 100 - min(percent * start, 98.5)), 1),
+            "time": duration(step.milliseconds / 1000),
+            "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if step.kind == "model" else "",
+            "cost": cost(step.cost_usd),
+        }
+        for start, step in zip(began, trace, strict=True)
+    ]
 
 
 def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = CARDS) -> View:
@@ -256,28 +253,30 @@ def panel_view(panel: Panel) -> View:
 
 
 class LiveAnswer:
-    """Shows an answer while it arrives: call `show` with each event, and `finish` when the run ends early.
+    """Follows a run: call `show` with each event, and `finish` when it ends early. `live_answer` returns one that is seen."""
 
-    `spent` returns the cost of the answer so far, in US dollars.
-    """
-
-    def __init__(self, shell: Any, *, spent: Callable[[], Decimal | None] = Decimal) -> None:
+    def __init__(self) -> None:
         self.view = AnswerView()
-        self._lock = threading.RLock()  # the clock's thread sends updates, too
-        self._screen = _Notebook(shell, self.view, spent, self._lock) if is_notebook(shell) else _Terminal(self.view)
+        self._lock = threading.RLock()  # the clock of a notebook is a thread
 
     def show(self, event: ev.Event) -> None:
         """Show one event of the run."""
         if isinstance(event, ev.Finished):
             return self.finish(event.answer)
         with self._lock:
-            self._screen.changed(self.view.apply(event))
+            self._changed(self.view.apply(event))
 
     def finish(self, answer: Answer | None, end: End | None = None) -> None:
         """Show the finished answer; with an `end`, as much as arrived before the user or an error stopped it."""
         with self._lock:
             self.view.finish(answer, end)
-            self._screen.ended()
+            self._ended()
+
+    def _changed(self, items: Sequence[Item]) -> None:
+        """Show what an event added or changed."""
+
+    def _ended(self) -> None:
+        """Show the last state."""
 
 
 def is_notebook(shell: Any) -> bool:
@@ -286,17 +285,23 @@ def is_notebook(shell: Any) -> bool:
     return publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
 
 
-class _Notebook:
-    """Publishes the view under one display id: at its first change, then by a clock, and at its end. `lock` guards the view."""
+def live_answer(shell: Any, *, spent: Callable[[], Decimal | None] = Decimal) -> LiveAnswer:
+    """Return what shows an answer in this shell while it arrives; `spent` returns its cost so far, in US dollars."""
+    return _NotebookAnswer(shell, spent) if is_notebook(shell) else _TerminalAnswer()
 
-    def __init__(self, shell: Any, view: AnswerView, spent: Callable[[], Decimal | None], lock: threading.RLock) -> None:
-        self._shell, self._view, self._spent, self._lock = shell, view, spent, lock
+
+class _NotebookAnswer(LiveAnswer):
+    """Publishes the view under one display id: at its first change, then by a clock, and at its end."""
+
+    def __init__(self, shell: Any, spent: Callable[[], Decimal | None]) -> None:
+        super().__init__()
+        self._shell, self._spent = shell, spent
         self._display_id = uuid.uuid4().hex
         self._sent_at = 0.0
         self._is_stale = False
         self._over = threading.Event()
 
-    def changed(self, items: Sequence[Item]) -> None:
+    def _changed(self, items: Sequence[Item]) -> None:
         """Show the first change at once; the clock shows the others."""
         self._is_stale = True
         if not self._sent_at:
@@ -305,10 +310,10 @@ class _Notebook:
             clock = contextvars.copy_context().run
             threading.Thread(target=clock, args=(self._tick,), name="ipy_websearch display", daemon=True).start()
 
-    def ended(self) -> None:
+    def _ended(self) -> None:
         """Show the last state, unless the run failed before anything was shown: then the error stands alone."""
         self._over.set()
-        if self._sent_at or self._view.state != "failed" or self._view.answer is not None:
+        if self._sent_at or self.view.state != "failed" or self.view.answer is not None:
             self._send()
 
     def _tick(self) -> None:
@@ -322,64 +327,62 @@ class _Notebook:
                 pause_s = max(INTERVAL_S, _SHARE * (time.monotonic() - start))
 
     def _send(self) -> None:
-        types = ("text/html", "text/plain", *(("text/markdown",) if self._view.answer is not None else ()))
-        forms = bundle("answer", answer_view(self._view, spent=self._spent()), types)
+        types = ("text/html", "text/plain", *(("text/markdown",) if self.view.answer is not None else ()))
+        forms = bundle("answer", answer_view(self.view, spent=self._spent()), types)
         is_update = self._sent_at > 0
         self._sent_at = time.monotonic()
         self._is_stale = False
         self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
-class _Terminal:
+class _TerminalAnswer(LiveAnswer):
     """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
 
-    def __init__(self, view: AnswerView) -> None:
-        self._view, self._terminal = view, Terminal.here()
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = Terminal.here()
         self._rest = ""  # the text that waits: of the paragraph or list item that has not ended
         self._last: Literal["", "line", "text"] = ""
 
-    def changed(self, items: Sequence[Item]) -> None:
-        """Write the added items; of a text, the finished paragraphs and list items, and the full lines of the last one."""
+    def _changed(self, items: Sequence[Item]) -> None:
         for item in items:
             if item.glyph:
-                self._flush(len(self._rest))
+                self._flush(self._rest)
                 self._write(self._terminal.wrap(f"{item.glyph} {item.text}"), "line", gap=self._last == "text")
             else:
-                self._rest += item.text
-                breaks = [found.start() for found in re.finditer(_BREAK, self._rest)]
-                self._flush(max((at for at in breaks if self._rest.count("```", 0, at) % 2 == 0), default=0))
-                self._flush_lines()
+                self._flush(*self._split(self._rest + item.text))
 
-    def ended(self) -> None:
+    def _ended(self) -> None:
         """Write the sources and costs below the text, or the whole answer when none of its text was streamed."""
-        view, shown = self._view, answer_view(self._view)
-        said = [item.text for item in view.items]
-        shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
+        view, shown = self.view, answer_view(self.view)
         streamed = "".join(item.text for item in view.items if not item.glyph).strip()
         if streamed:
-            table = view.text.removeprefix(streamed) if view.answer and view.answer.rows else ""
-            shown["parts"] = [Item(table)]
-            if view.offline:  # the text begins with its label
-                shown["labels"] = []
+            shown["parts"] = [Item(view.text.removeprefix(streamed) if view.answer and view.answer.rows else "")]
+            shown["labels"] = [] if view.offline else shown["labels"]  # the text of an offline answer begins with its label
         elif view.answer is None:
             return
-        self._flush(len(self._rest))
+        said = [item.text for item in view.items]
+        shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
+        self._flush(self._rest)
         self._write(render("answer", "txt", shown, self._terminal), "text", gap=True)
 
-    def _flush_lines(self) -> None:
-        """Write the full lines of the waiting text. A table, code and open bold wait for their end."""
-        if not self._terminal.width or "|" in self._rest or "```" in self._rest:
-            return
-        full, _, last = self._terminal.wrap(self._rest).rpartition("\n")
-        if full.strip() and last.strip() and full.count("**") % 2 == full.count("`") % 2 == 0:
-            blank = self._rest[len(self._rest.rstrip()) :]  # which wrapping drops
-            self._rest = full
-            self._flush(len(full))
-            self._rest = last + blank
+    def _split(self, text: str) -> tuple[str, str]:
+        """Return what can be written of a text, and what waits: finished paragraphs and list items can, and full lines.
 
-    def _flush(self, end: int) -> None:
-        """Write the waiting text up to `end`."""
-        text, self._rest = self._rest[:end], self._rest[end:]
+        A table, code and open bold wait for their end.
+        """
+        breaks = [found.start() for found in re.finditer(_BREAK, text)]
+        end = max((at for at in breaks if text.count("```", 0, at) % 2 == 0), default=0)
+        done, rest = text[:end], text[end:]
+        if self._terminal.width and "|" not in rest and "```" not in rest:
+            full, _, last = self._terminal.wrap(rest).rpartition("\n")
+            if full.strip() and last.strip() and full.count("**") % 2 == full.count("`") % 2 == 0:
+                return done + full, last + rest[len(rest.rstrip()) :]  # wrapping drops the blanks at the end
+        return done, rest
+
+    def _flush(self, text: str, rest: str = "") -> None:
+        """Write a text, and keep the rest."""
+        self._rest = rest
         self._write(self._terminal.markdown(text), "text", gap=self._last == "line" or text.startswith("\n\n"))
 
     def _write(self, text: str, kind: Literal["line", "text"], *, gap: bool) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, partial
-from itertools import starmap, zip_longest
+from itertools import zip_longest
 from numbers import Real
 from typing import Any, Literal
 
@@ -36,18 +36,15 @@ from ipy_websearch.text import duration, host_label, one_line, plural, safe_href
 def cell(value: Any, width: int = 200) -> str:
     """Return a value of a table as one line of text; a missing one is ""."""
     match value:
-        case None:
-            return ""
         case bool():
             return "yes" if value else "no"
-        case datetime():  # a day is one without a time
-            return "" if value != value else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+        case datetime() if value == value:  # a day is one without a time
+            return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
         case Real():  # a year is not "1,926"
-            number = float(value)
-            return "" if number != number else f"{number:,.15g}" if abs(number) >= 10_000 else f"{number:.15g}"
+            return "" if value != value else f"{float(value):{',' if abs(value) >= 10_000 else ''}.15g}"
         case list() | tuple():
             return shorten(", ".join(cell(item, width) for item in value), width)
-    return "" if type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
+    return "" if value is None or type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
 
 
 # --- amounts and dates -------------------------------------------------------------------------------------------
@@ -128,12 +125,8 @@ def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     while sum(widths) + 2 * len(widths) - 2 > (width or 100) and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
-    return ["  ".join(starmap(_padded, zip_longest(row, widths, numeric))).rstrip() for row in rows]
-
-
-def _padded(cell: Any, width: int, is_number: bool | None) -> str:
-    text = shorten(str(cell), width)
-    return text.rjust(width) if is_number else text.ljust(width)
+    forms = [f"{'>' if is_number else '<'}{width}" for width, is_number in zip_longest(widths, numeric)]
+    return ["  ".join(map(format, map(shorten, map(str, row), widths), forms)).rstrip() for row in rows]
 
 
 PLAIN = Terminal()

@@ -62,15 +62,14 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
 
 def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
     """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
-    title = shorten(one_line(answer.question), 120)
-    if step:
-        frame = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True))
-        title = f"step {step} of {len(answer.trace)} · {title}"
-        frame.view = {"title": title, "rows": step_views(answer, STEP_CHARACTERS, step), "is_open": True, "note": note}
-        return frame
-    frame = TraceFrame(answer.steps)
-    total = words("tables", "steps", answer)
-    frame.view = {"title": title, "rows": step_views(answer), "total": total, "note": note or _HINT}
+    frame = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True) if step else answer.steps)
+    frame.view = {
+        "title": f"step {step} of {len(answer.trace)} · " * bool(step) + shorten(one_line(answer.question), 120),
+        "rows": step_views(answer, STEP_CHARACTERS if step else OVERVIEW_CHARACTERS, step),
+        "total": "" if step else words("tables", "steps", answer),
+        "is_open": step > 0,
+        "note": note or ("" if step else _HINT),
+    }
     return frame
 
 
@@ -89,25 +88,29 @@ def step_views(answer: Answer, most: int = OVERVIEW_CHARACTERS, number: int = 0)
         bodies = [(_json(request, longest), _json(step.response, longest)) for _, step, request in rows]
         if sum(len(sent) + len(got) for sent, got in bodies) <= most:
             break
-    views = list[View]()
-    for (row, step, _), (sent, got) in zip(rows, bodies, strict=True):
-        so_far = cost(add_money(*(done.cost_usd for done in answer.trace[: step.n])))
-        cached = f"{step.usage.cache_read_tokens:,}" if step.usage.cache_read_tokens else ""
-        views.append({**row, "so_far": so_far, "cached": cached, "sent": sent, "got": got})
-    return views
+    return [
+        {
+            **row,
+            "so_far": cost(add_money(*(done.cost_usd for done in answer.trace[: step.n]))),
+            "cached": f"{step.usage.cache_read_tokens:,}" if step.usage.cache_read_tokens else "",
+            "sent": sent,
+            "got": got,
+        }
+        for (row, step, _), (sent, got) in zip(rows, bodies, strict=True)
+    ]
 
 
 def _json(value: Any, longest: int) -> str:
-    return "" if value is None else json.dumps(compact(value, longest), indent=2, ensure_ascii=False, default=str)
+    return "" if value is None else json.dumps(_compact(value, longest), indent=2, ensure_ascii=False, default=str)
 
 
-def compact(value: Any, longest: int) -> Any:
+def _compact(value: Any, longest: int) -> Any:
     """Return a value with mappings and sequences as plain JSON, texts over `longest` characters cut with their length."""
     if isinstance(value, str):
         return visible(value) if len(value) <= longest else f"{visible(value[:longest])}… ({len(value):,} characters)"
     if isinstance(value, Mapping):
-        return {visible(str(name)): compact(inner, longest) for name, inner in value.items()}
-    return [compact(inner, longest) for inner in value] if isinstance(value, list | tuple) else value
+        return {visible(str(name)): _compact(inner, longest) for name, inner in value.items()}
+    return [_compact(inner, longest) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def requests_news(trace: Sequence[Step]) -> list[Any]:

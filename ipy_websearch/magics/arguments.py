@@ -17,7 +17,7 @@ from functools import cache, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.inputtransformer2 import EscapedCommand, MagicAssign
+from IPython.core.inputtransformer2 import TokenTransformBase, assemble_continued_line, find_end_of_continued_line
 from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, construct_parser
 
@@ -28,8 +28,11 @@ _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare
 _END = r"--(?:\s+|$)"
 _WORD = r"""(?:"[^"]*"|'[^']*'|\S)+"""  # quotes keep what they enclose together: a folder's name may hold blanks and dashes
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
-# One of our magics with text behind it. `%ask?` and `%ask ?` are calls for help; the second reaches the magic.
-_RAW = r"%(?:ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*$)"
+# What one of our magics may follow (an indent, `answer =`), the magic, its text, and a ";". `%ask?` and `%ask ?` ask for help.
+_RAW = (
+    r"""(?s)(\s*(?:[A-Za-z_][\w.\[\]'" :,]*=\s*)?)%(ask|search|fetch|cost|panels|trace|websearch)[ \t]+"""
+    r"(?![?\s]*\Z)(.*?)\s*(;?)\s*\Z"
+)
 # The least similarity of a misspelt name to the name that was meant.
 _TYPO = 0.8
 MAX_CHARS = 20_000
@@ -144,7 +147,7 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
     while rest:
         word = (re.match(_WORD, rest) or [""])[0]
         if re.match("--?[A-Za-z]", word):
-            option, rest = _first_option(parser._option_string_actions, rest)
+            option, rest = _first_option(parser._option_string_actions, word, rest)
             options.append(option)
         elif not names or word == "--" or word.startswith("#"):  # an option in a comment is none
             break
@@ -156,53 +159,38 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
     return given, " ".join(filter(None, (*words, re.sub(f"^{_END}", "", rest))))
 
 
-def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
-    """Return the option at the start of a line in argparse's unambiguous form (`--count=5`), and the rest of the line."""
-    found = re.match(_FLAG, line)
-    word = line.split(maxsplit=1)[0]
-    flag = found[0] if found else word
+def _first_option(known: Mapping[str, Any], word: str, line: str) -> tuple[str, str]:
+    """Return the option that begins a line, as its first `word`, in argparse's unambiguous form (`--count=5`), and the rest."""
+    flag = (re.match(_FLAG, line) or [word])[0]
     if flag not in known:
         hint = did_you_mean(flag, [name for name in known if name.startswith("--")])
         raise UsageError(f"unknown option {flag}{hint or '; --help lists them'} (-- ends the options)")
     if known[flag].nargs == 0:
         return word, line[len(word) :].lstrip()  # argparse refuses `--follow=no`
-    rest = line[len(flag) :]
-    value = re.match(_VALUE, rest)
+    value = re.compile(_VALUE).match(line, len(flag))
     if value is None or value["bare"] in known:
         raise UsageError(f"{flag} needs a value; --help shows how")
-    return f"{flag}={value['double'] or value['single'] or value['bare'] or ''}", rest[value.end() :].lstrip()
+    return f"{flag}={value['double'] or value['single'] or value['bare'] or ''}", line[value.end() :].lstrip()
 
 
-class _Raw:
-    """Turns a line of one of our magics into a call with the text as it was typed, before IPython looks for a "?" at its end:
+class RawLine(TokenTransformBase):
+    """Turns a line with one of our magics into a call with the text as it was typed, before IPython looks for a "?" at its end:
     `%ask How many moons does Mars have?` would look up `have`. A ";" goes behind the call, where it silences the output."""
 
     priority = 1
 
     @classmethod
     def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> Any:
-        """Return a transformer for the first magic of the cell, if that is ours."""
-        found = super().find(tokens_by_line)  # type: ignore[misc]
-        if found is None:
-            return None
-        found.at, found.start_col = found.start_col, 0  # candidates are sorted by place: before all others on this line
-        line = next(t.line for line in tokens_by_line for t in line if t.start == (found.start_line + 1, found.at))
-        return found if re.match(_RAW, line[found.at :]) else None
+        """Return a transformer for the first such line, which comes before all others on that line; else None."""
+        starts = (line[0] for line in tokens_by_line if line)  # of whole statements: a text in quotes is no line
+        return next((cls((first.start[0], 0)) for first in starts if re.match(_RAW, first.line)), None)
 
-    def transform(self: Any, lines: list[str]) -> list[str]:
+    def transform(self, lines: list[str]) -> list[str]:
         """Return the lines with the magic's line replaced by a call."""
-        self.start_col = self.at
-        lines = super().transform(lines)  # type: ignore[misc]
-        lines[self.start_line] = re.sub(r"\s*;\s*(['\"]\))$", r"\1;", lines[self.start_line])
-        return lines
-
-
-class RawLine(_Raw, EscapedCommand):
-    """`%ask …?` and `%search …;`."""
-
-
-class RawAssignment(_Raw, MagicAssign):
-    """`answer = %ask …?`."""
+        end = find_end_of_continued_line(lines, self.start_line)
+        line = assemble_continued_line(lines, (self.start_line, 0), end)
+        call = re.sub(_RAW, lambda found: f"{found[1]}get_ipython().run_line_magic({found[2]!r}, {found[3]!r}){found[4]}", line)
+        return [*lines[: self.start_line], f"{call}\n", *lines[end + 1 :]]
 
 
 # --- variables -----------------------------------------------------------------------------------------------------------

@@ -75,26 +75,22 @@ def ask(call: Call) -> Any:
 
 def _answer(call: Call, run: Any) -> Any:
     """Show the events of the run as they come; return the answer, which is kept however the run ends."""
-    from ipy_websearch.display.answer import LiveAnswer, mark_shown
+    from ipy_websearch.display.answer import LiveAnswer, live_answer, mark_shown
 
-    silent = call.shell.displayhook.quiet()  # by a ";"
-    live = None if silent else LiveAnswer(call.shell, spent=lambda: run.booking.cost_usd)
+    is_silent = call.shell.displayhook.quiet()  # by a ";"
+    live = LiveAnswer() if is_silent else live_answer(call.shell, spent=lambda: run.booking.cost_usd)
     try:
         for event in run:
-            if live:
-                live.show(event)
+            live.show(event)
     except KeyboardInterrupt:
-        answer = call.keep(run.stop())
-        if live:
-            live.finish(answer, "interrupted")
+        live.finish(call.keep(run.stop()), "interrupted")
         raise Interrupted("the answer so far is shown above, and what it cost is booked") from None
     except Exception as exc:
         partial = getattr(exc, "partial", None)
-        if live:
-            live.finish(partial, "failed")
+        live.finish(partial, "failed")
         if partial is not None:
             call.keep(partial)
         raise
-    if live:
+    if not is_silent:
         mark_shown(call.shell, run.answer)
     return call.keep(run.answer)

@@ -1,4 +1,4 @@
-"""Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and two input transformers are
+"""Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and an input transformer are
 registered; nothing is opened, and what the magics need is imported when they run. Each registration puts its inverse on a
 stack, which unloading runs. The session stays, so that `%reload_ext` loses neither costs nor conversation.
 
@@ -20,7 +20,7 @@ from typing import Any
 from IPython.core.completer import SimpleCompletion, context_matcher
 
 from ipy_websearch.display.formatters import register
-from ipy_websearch.magics.arguments import RawAssignment, RawLine, parse, variables_of
+from ipy_websearch.magics.arguments import RawLine, parse, variables_of
 from ipy_websearch.magics.ask import ask
 from ipy_websearch.magics.cost import cost
 from ipy_websearch.magics.enrich import enrich
@@ -32,12 +32,8 @@ from ipy_websearch.settings import load_settings, use_settings
 MAGICS = (search, fetch, ask, enrich, cost, trace, panels, websearch)
 _ATTRIBUTE = "_ipy_websearch_loaded"
 _LINE = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
-_CELL = r"\s*%%([a-z]+)\b"
-_VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
 # Positional arguments in which nothing is completed.
 _TEXTS = ("question", "query")
-# The typed part of a word, and its candidates.
-Found = tuple[str, Iterable[str]]
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -60,11 +56,10 @@ def load_ipython_extension(shell: Any) -> None:
     for items, added in (
         (shell.configurables, settings),
         (transformers, RawLine),
-        (transformers, RawAssignment),
         (matchers, completion(shell, magics)),
     ):
         items.append(added)
-        undo.callback(_remove, items, added)
+        undo.callback(items.remove, added)
     undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
@@ -80,10 +75,6 @@ def unload_ipython_extension(shell: Any) -> None:
         delattr(shell, _ATTRIBUTE)
 
 
-def _remove(items: list[Any], item: Any) -> None:
-    items[:] = [other for other in items if other is not item]
-
-
 # --- completion --------------------------------------------------------------------------------------------------------
 
 
@@ -92,47 +83,35 @@ def completion(shell: Any, magics: Mapping[str, Any]) -> Callable[..., Any]:
 
     @context_matcher(identifier="ipy_websearch")
     def match(context: Any) -> Any:
-        found: Found = ("", ())
+        typed, known = "", list[str]()
+        line = re.fullmatch(_LINE, context.text_until_cursor)
         with suppress(Exception):
-            found = _found(shell, magics, context)
-        typed, known = found
-        names = sorted({name for name in known if name.startswith(typed)})
-        completions = [SimpleCompletion(name, type="magic option") for name in names]
+            if line and line[1] in magics:
+                typed, known = _found(shell, magics[line[1]].make_parser(), line[2])
+        completions = [SimpleCompletion(name, type="magic option") for name in sorted(set(known)) if name.startswith(typed)]
         return {"completions": completions, "suppress": bool(completions), "matched_fragment": typed}
 
     return match
 
 
-def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
-    """Return the candidates at the cursor: on a line of one of our magics, or in the cell below one."""
-    cell = re.match(_CELL, context.full_text) if context.cursor_line else None
-    found = cell or re.fullmatch(_LINE, context.text_until_cursor)
-    if found is None or found[1] not in magics:
-        return "", ()
-    if variable := re.search(_VARIABLE, context.text_until_cursor):
-        return variable[1], variables_of(shell)
-    if cell:
-        return "", ()
-    *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", found[2]))
-    return _argument(shell, magics[found[1]].make_parser(), typed, before)
-
-
-def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
-    """Return the candidates after the words `before`: an option, the value of the one before it, or a name."""
+def _found(shell: Any, parser: Any, line: str) -> tuple[str, list[str]]:
+    """Return the typed part of the last word of a magic's line, and its candidates: an option, the value of the option before
+    it, or a name."""
+    *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", line))
     flags = parser._option_string_actions
-    last = flags.get(before[-1]) if before else None
-    if last is not None and last.nargs != 0:
-        return _values(shell, last, typed, last.dest)
+    option = flags.get(before[-1]) if before else None
+    if option is not None and option.nargs != 0:
+        return _values(shell, option, typed, option.dest)
     (positional,) = parser._get_positional_actions() or [None]
     name = getattr(positional, "dest", "")
     if name in _TEXTS and ("--" in before or parse(parser, " ".join(before))[1]):
-        return "", ()
+        return "", []
     if typed.startswith("-"):
         return typed, [flag for flag in flags if flag.startswith("--" if typed.startswith("--") else "-")]
     return _values(shell, positional, typed, before[0] if name == "command" and before else name)
 
 
-def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
+def _values(shell: Any, action: Any, typed: str, name: str) -> tuple[str, list[str]]:
     """Return the known values of an argument, by its name or by a command of %websearch."""
     from ipy_websearch import api
     from ipy_websearch.keys import KEYS
@@ -158,4 +137,4 @@ def _values(shell: Any, action: Any, typed: str, name: str) -> Found:
     }
     word = re.split("[,+]", typed)[-1] if name == "tools" else typed
     second = [command.removeprefix(f"{name} ") for command in COMMANDS if command.startswith(f"{name} ")]
-    return word, getattr(action, "choices", None) or known.get(name, second)
+    return word, list(getattr(action, "choices", None) or known.get(name, second))

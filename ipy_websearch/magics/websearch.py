@@ -45,8 +45,6 @@ USAGE = """\
 %trace 2                        a step of the last answer   (%trace --help)
 %cost                           what it all cost            (%cost --help)
 %config WebSearch               every setting with its value"""
-# Milliseconds to wait for the messages of further cells before somebody is asked for a key.
-ON_THE_WAY_MS = 300
 
 
 @magic("line", names=True)
@@ -100,13 +98,11 @@ def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) 
         removed = ", ".join(keys.forget(spec.variable))
         return f"{spec.variable} was removed from: {removed}" if removed else f"{spec.variable} was not set here"
     try:
-        if cells_wait(call.shell):
-            raise NotImplementedError
         value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
     except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
         found = keys.find(spec.variable)
         return (
-            f"{spec.variable} is {f'set ({found[1]})' if found else 'not set'}; run this cell alone to type it, or set the "
+            f"{spec.variable} is {f'set ({found[1]})' if found else 'not set'}, and nobody is here to type it; set the "
             f"environment variable {spec.variable} before the notebook runs, or write {spec.variable}=… to .env beside it."
         )
     keys.set(spec.variable, value)
@@ -135,9 +131,8 @@ def _store(call: Call) -> Any:
 
     store = call.session.enrich_store
     for batch in open_batches(store.ledger):
-        id = batch.id if batch.is_answered else "a batch without an answer yet"
-        rows = f"{plural(len(batch.rows), 'row')} in {id}"
-        print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {rows}")
+        name = batch.id if batch.is_answered else "a batch without an answer yet"
+        print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {plural(len(batch.rows), 'row')} in {name}")
     return store.listing()
 
 
@@ -216,25 +211,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def cells_wait(shell: Any) -> bool:
-    """Return whether further cells wait to be run, as after Restart & Run All: nobody may be there to type.
-
-    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29 to 7.4,
-    tried 2026-11), or on their way there, which takes a busy machine a moment.
-    """
-    import asyncio
-
-    kernel: Any = getattr(shell, "kernel", None)
-    with suppress(AttributeError):  # no kernel, or one of another make: then somebody is asked
-        if getattr(kernel, "shell_channel_thread", None) is None:
-            return kernel.msg_queue.qsize() > 0 or bool(kernel.shell_stream.socket.poll(ON_THE_WAY_MS))
-        tasks: Any = asyncio.all_tasks(kernel.io_loop.asyncio_loop)
-        started = [task.get_coro().__name__ for task in tasks].count("run_in_context")
-        waiting = kernel.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None).to_socket
-        return started > 1 or bool(waiting.poll(ON_THE_WAY_MS))
-    return False
-
-
 # --- status ----------------------------------------------------------------------------------------------------------------
 
 
@@ -267,9 +243,10 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     missing: list[tuple[str, ...]] = [row for row in keys if len(row) == 3]
     of_keys = (*(row[1] for row in missing), "is not set", "are not set")  # what the rows of the keys say already
     missing += [(name, why) for name, available, why in chain if not (available or why.endswith(of_keys))]
-    notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
-    sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": notes}
-    return {title: rows for title, rows in sections.items() if rows}
+    notes: list[tuple[str, ...]] = [
+        ("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings
+    ]
+    return {title: rows for title, rows in (("Works now", now), ("Missing", missing), ("Notes", notes)) if rows}
 
 
 def _answers(session: Any) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.answer import AnswerView, LiveAnswer
+from ipy_websearch.display.answer import AnswerView, LiveAnswer, live_answer
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.render import Terminal, cell, cost, iso
 from ipy_websearch.frames import CostFrame
@@ -193,7 +193,7 @@ FORMS = {"text/html": html_of(ANSWER), "text/plain": text_of(ANSWER), "text/mark
 
 
 def played(shell: Any, events: tuple[ev.Event, ...], **settings: Any) -> LiveAnswer:
-    shown = LiveAnswer(shell, **settings)
+    shown = live_answer(shell, **settings)
     for event in events:
         shown.show(event)
     return shown

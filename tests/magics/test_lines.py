@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
-from ipy_websearch.magics.arguments import MAX_CHARS, RawAssignment, RawLine, as_text, interpolate, parse
+from ipy_websearch.magics.arguments import MAX_CHARS, RawLine, as_text, interpolate, parse
 from ipy_websearch.magics.ask import ask
 from ipy_websearch.magics.search import fetch, search
 from ipy_websearch.magics.websearch import websearch
@@ -67,7 +67,7 @@ def test_any_line_is_read_or_refused_in_one_line(line: str) -> None:
 )
 def test_ipython_leaves_our_lines_alone_and_we_leave_all_others(cell: str, expected: str) -> None:
     manager = TransformerManager()
-    manager.token_transformers += [RawLine, RawAssignment]
+    manager.token_transformers += [RawLine]
     assert manager.transform_cell(cell) == expected
 
 

@@ -27,7 +27,7 @@ from IPython.display import display
 from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.tables import cost_png
-from ipy_websearch.display.answer import LiveAnswer
+from ipy_websearch.display.answer import live_answer
 from ipy_websearch.display.render import render
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
@@ -40,11 +40,11 @@ register(get_ipython())
 use_settings(WebSearch(session_budget_usd=0.25))
 
 def running(count):
-    live = LiveAnswer(get_ipython(), spent=lambda: Decimal("0.0031"))
+    live = live_answer(get_ipython(), spent=lambda: Decimal("0.0031"))
     for event in RUN[:count]:
         live.show(event)
-    live._screen._send()
-    live._screen._over.set()
+    live._send()
+    live._over.set()
     return live
 """
 ENRICHED = """
@@ -77,7 +77,7 @@ quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The *
 found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"), Citation(2, "Deimos", "corpus://planets/deimos", "1877"))
 facts = dict(offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
 offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, **facts)
-live = LiveAnswer(get_ipython())
+live = live_answer(get_ipython())
 live.finish(offline)
 display(offline)
 replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{LABEL}", citations=())

@@ -24,7 +24,7 @@ import json
 from datetime import UTC, datetime
 from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
-from ipy_websearch.display.answer import LiveAnswer
+from ipy_websearch.display.answer import live_answer
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 register(get_ipython())
 texts = json.load(open(PAYLOADS))
@@ -56,7 +56,7 @@ def show_all(names):
     display({"text/markdown": "\\n\\n".join(f"{m}\\n\\nseen {name}." for name, m in zip(names, markdowns))}, raw=True)
 
 def stream(t, end):
-    live = LiveAnswer(get_ipython())
+    live = live_answer(get_ipython())
     live.show(ev.ModelRequested(1, t, {}))
     live.show(ev.ToolStarted("a", t, {"query": t}))
     live.show(ev.ToolStarted("b", t, {"url": t, t: t}))
