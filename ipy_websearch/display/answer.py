@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
@@ -28,6 +28,7 @@ from ipy_websearch import results as ev
 from ipy_websearch.display.render import Terminal, View, bundle, cost, iso, render, words
 from ipy_websearch.loop.ask import STOPPED
 from ipy_websearch.loop.table import TABLE_TOOL
+from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import duration, one_line, place_of, safe_href, short_address, shorten, usd, visible
@@ -128,11 +129,9 @@ class AnswerView:
             self.answer, self.model, self.citations = answer, answer.model, answer.citations
 
     def _write(self, text: str) -> Item:
-        last = self.items[-1] if self.items else None
-        if last and not last.glyph and last.step == self.step:
-            last.text += text
-        else:
-            self.items.append(Item(text, step=self.step))
+        if not self.items or self.items[-1].glyph or self.items[-1].step != self.step:
+            self.items.append(Item("", step=self.step))
+        self.items[-1].text += text
         return Item(text)
 
     def _line(self, text: str, glyph: str = "·", of: str = "") -> Item:
@@ -166,19 +165,17 @@ def remarks(doubtful: Sequence[Claim], notices: Sequence[str]) -> list[str]:
     return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*notices]
 
 
-def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], list[str]]]:
-    """Return each source once, by its number, with its details and its distinct passages.
+def quoted(citations: Sequence[Citation]) -> Iterator[tuple[Citation, list[str], list[str]]]:
+    """Yield each source once, by its number, with its details and its distinct passages.
 
     The details are its host, its date, and how much of it the model read: ["bbc.co.uk", "2026-11-17", "page read"].
     """
-    found = []
     for _, group in groupby(sorted(citations, key=attrgetter("n")), attrgetter("n")):
         source, *others = group
         read = {"page": "page read", "snippet": "snippet"}[source.read] if safe_href(source.url) else ""
         about = [place_of(source.url), *filter(None, (iso(source.published_date), read))]
         passages = dict.fromkeys(shorten(one_line(citation.cited_text), 600) for citation in (source, *others))
-        found.append((source, about, list(filter(None, passages))))
-    return found
+        yield source, about, list(filter(None, passages))
 
 
 def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
@@ -219,17 +216,13 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
     if answer is None:
         status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
         return values | {"parts": [item for item in view.items if item.glyph != "⋯"], "status": status}
-    text, doubtful = view.text, [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
+    doubtful = [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
     said = " ".join((*STOPPED.values(), *labels))
     notices = [notice for notice in answer.notices if notice not in said]
-    if view.offline:
-        from ipy_websearch.model.offline.passages import LABEL  # answers of a model do without it
-
-        text = text.replace(LABEL, "").strip()  # it is among the labels
     return values | {
-        "parts": [Item(text)],
+        "parts": [Item(view.text.replace(LABEL, "").strip())],  # that label is among the labels
         "help": words("answer", "help_text", view),
-        "sources": quoted(view.citations),
+        "sources": list(quoted(view.citations)),
         "cards": cards,
         "doubtful": doubtful,
         "remarks": remarks(doubtful, notices),
@@ -244,9 +237,8 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
 def panel_view(panel: Panel) -> View:
     """Return the display data of a whole panel, with a heading such as "P1 · web_search · brave: moons of Mars"."""
     title = shorten(one_line(panel.title), 100)
-    tool = "" if title.startswith(panel.tool) else one_line(panel.tool)
-    heading = " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
-    return {"id": panel.id, "heading": heading, "content": visible(panel.content).rstrip()}
+    named = (panel.id, "" if title.startswith(panel.tool) else one_line(panel.tool), title, "failed" if panel.is_error else "")
+    return {"id": panel.id, "heading": " · ".join(filter(None, named)), "content": visible(panel.content).rstrip()}
 
 
 # --- while it is written ------------------------------------------------------------------------------------------
@@ -329,10 +321,10 @@ class _NotebookAnswer(LiveAnswer):
     def _send(self) -> None:
         types = ("text/html", "text/plain", *(("text/markdown",) if self.view.answer is not None else ()))
         forms = bundle("answer", answer_view(self.view, spent=self._spent()), types)
-        is_update = self._sent_at > 0
+        place = {"display_id": self._display_id}
+        self._shell.display_pub.publish(forms, {}, transient=place, update=self._sent_at > 0)
         self._sent_at = time.monotonic()
         self._is_stale = False
-        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
 class _TerminalAnswer(LiveAnswer):

@@ -32,22 +32,22 @@ def register(ip: Any) -> ExitStack:
     """
     undo, formatters = ExitStack(), ip.display_formatter
     for kind in _KINDS:
-        for formatter, show in ((formatters.mimebundle_formatter, _others), (formatters.formatters["text/html"], _html)):
-            formatter.for_type(kind, partial(show, kind))
+        others = partial(_shown, kind, ("text/plain", "text/markdown"))
+        for formatter, show in (
+            (formatters.mimebundle_formatter, others),
+            (formatters.formatters["text/html"], partial(_html, kind)),
+        ):
+            formatter.for_type(kind, show)
             undo.callback(formatter.pop, kind, None)
     return undo
 
 
 def _html(kind: str, value: Any) -> str:
     """Return a value as HTML; one without a view as pandas shows it."""
-    return _shown(kind, value, ["text/html"]).get("text/html") or value._repr_html_()
+    return _shown(kind, ("text/html",), value).get("text/html") or value._repr_html_()
 
 
-def _others(kind: str, value: Any) -> dict[str, str]:
-    return _shown(kind, value, ["text/plain", "text/markdown"])
-
-
-def _shown(kind: str, value: Any, types: Collection[str]) -> dict[str, str]:
+def _shown(kind: str, types: Collection[str], value: Any) -> dict[str, str]:
     from ipy_websearch.display.render import Terminal, bundle
 
     module, name = _KINDS[kind]

@@ -98,9 +98,6 @@ class _Renderer(RendererHTML):
     def mark(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _chip(tokens[idx].meta["source"])
 
-    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return str(escape(_words(tokens[idx])))
-
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return _pre(tokens[idx].content)
 
@@ -133,7 +130,7 @@ def _read_mark(state: Any, silent: bool) -> bool:
 
 def _prepare(state: Any) -> None:
     """Set the direction of blocks by their letters, align table cells (JupyterLab's style aligns all to the right), and make
-    plain text of links that look like a mark."""
+    plain text of images and of links that look like a mark."""
     both_ways = _RIGHT_TO_LEFT.search(state.src)
     for token in state.tokens:
         if both_ways and token.nesting == 1:
@@ -142,7 +139,9 @@ def _prepare(state: Any) -> None:
             token.attrs.setdefault("style", f"text-align:{'right' if both_ways else 'left'}")
         children, opened = token.children or [], 0
         for at, child in enumerate(children):
-            if child.type == "link_open":
+            if child.type == "image":
+                child.type, child.content = "text", _words(child)
+            elif child.type == "link_open":
                 opened = at
             elif child.type == "link_close" and _LIKE_A_MARK.fullmatch("".join(map(_words, children[opened + 1 : at])).strip()):
                 child.hidden = children[opened].hidden = True
@@ -217,8 +216,9 @@ def inline(text: str) -> Markup:
 
 _MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
 # The start of a line that would begin a list, a heading, a quotation or a rule.
-_BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
-_NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
+_BLOCK_START = re.compile(
+    r"^( {0,3}(?:\d{1,9}(?=[.)](?:[ \t]|$))|(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)))", re.MULTILINE
+)
 # The character to escape in a bare address: a renderer would link it, including a backtick that follows.
 _ADDRESS = re.compile(r"(?i)(\b(?:https?|ftp)(?=://)|\bwww(?=\.))(.)")
 # Pandoc (nbconvert to PDF) and MyST read attributes, raw output formats and directives in braces. JupyterLab unescapes the
@@ -275,8 +275,7 @@ def _list(node: SyntaxTreeNode) -> str:
     gap, items = "\n" if is_tight else "\n\n", []
     for n, item in enumerate(node.children, int(node.attrs.get("start", 1))):
         marker = f"{'' if node.type == 'bullet_list' else n}{node.markup} "
-        body = marker + _blocks(item.children, gap)
-        items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), body).rstrip())
+        items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), marker + _blocks(item.children, gap)).rstrip())
     return gap.join(items)
 
 
@@ -289,7 +288,7 @@ def _table(node: SyntaxTreeNode) -> str:
 
 def _unmarked(text: str) -> str:
     """Return a paragraph with escapes, so that no line begins another block."""
-    return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
+    return _BLOCK_START.sub(r"\1\\", text)
 
 
 def _inline(node: SyntaxTreeNode) -> str:
@@ -307,8 +306,6 @@ def _written(node: SyntaxTreeNode) -> str:
             return _linked(url, node.content)
         case "text" | "text_special" | "mark":
             return _text(node.content)
-        case "image":
-            return _text(_words(node.token)) if node.token else ""
         case "code_inline":
             return _code(node.content)
         case "softbreak" | "hardbreak":
@@ -360,5 +357,4 @@ def _code(text: str) -> str:
 def _fence(content: str, info: str = "") -> str:
     """Return a block of code; its language is kept where it only affects colours."""
     ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
-    language = info if info in _COLOURED else ""
-    return "\n".join((ticks + language, content.rstrip("\n"), ticks))
+    return "\n".join((ticks + (info if info in _COLOURED else ""), content.rstrip("\n"), ticks))

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -41,7 +41,7 @@ def cell(value: Any, width: int = 200) -> str:
         case datetime() if value == value:  # a day is one without a time
             return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
         case Real():  # a year is not "1,926"
-            return "" if value != value else f"{float(value):{',' if abs(value) >= 10_000 else ''}.15g}"
+            return "" if value != value else f"{float(value):{',' if abs(float(value)) >= 10_000 else ''}.15g}"
         case list() | tuple():
             return shorten(", ".join(cell(item, width) for item in value), width)
     return "" if value is None or type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
@@ -148,8 +148,9 @@ def render(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str
     """Return a view in one of its forms; HTML is one safe block that MathJax leaves alone."""
     made = fill(name, form, view, terminal)
     if form == "html":
-        block = f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{made}</div>'
-        return cleaner().clean(block)
+        return cleaner().clean(
+            f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{made}</div>'
+        )
     return _BLANK.sub("\n\n", made).strip("\n")
 
 
@@ -158,8 +159,11 @@ def bundle(name: str, view: View, types: Collection[str] = _TYPES.keys(), termin
 
     Only answers have Markdown: nbconvert would prefer it to plain text, and no front end that shows HTML asks for it.
     """
-    forms = {kind: form for kind, form in _TYPES.items() if kind in types and (form != "md" or name == "answer")}
-    return {kind: render(name, form, view, terminal) for kind, form in forms.items()}
+    return {
+        kind: render(name, form, view, terminal)
+        for kind, form in _TYPES.items()
+        if kind in types and (form != "md" or name == "answer")
+    }
 
 
 def fill(name: str, form: Form, view: View, terminal: Terminal = PLAIN) -> str:
@@ -174,8 +178,7 @@ def words(name: str, macro: str, *values: Any) -> str:
 
 @cache
 def _environment(form: Form) -> Environment:
-    forms: dict[Form, Callable[[str], str]] = {"html": visible, "md": markdown.text_markdown, "txt": str}
-    plain = forms[form]
+    plain: Any = {"html": visible, "md": markdown.text_markdown, "txt": str}[form]
     environment = Environment(
         loader=PackageLoader("ipy_websearch.display"),
         autoescape=form == "html",
@@ -184,9 +187,8 @@ def _environment(form: Form) -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
     environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural, cost=cost, duration=duration, usd=usd)
-    environment.filters.update(one_line=one_line, shorten=shorten)
-    made = ("inline", "to_html", "to_safe_markdown", "link_markdown")
-    environment.filters.update({name: getattr(markdown, name) for name in made})
+    made = (markdown.inline, markdown.to_html, markdown.to_safe_markdown, markdown.link_markdown, one_line, shorten)
+    environment.filters.update({function.__name__: function for function in made})
     return environment
 
 

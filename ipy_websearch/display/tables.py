@@ -52,14 +52,12 @@ def search_view(found: Any) -> View | None:
         }
         for label, title, url, text, date in zip(shown.index, *(shown[name] for name in NEEDED), strict=True)
     ]
-    search = frame.search
-    notices = list(map(one_line, search.notices)) if search is not None else []
     return {
         "rows": rows,
         "more": _more(len(frame) - len(shown)),
         "nothing": "Try fewer words, drop --site or --freshness, or name another provider with --provider.",
-        "notices": notices,
-        "summary": words("tables", "found", search, len(frame)),
+        "notices": [] if frame.search is None else list(map(one_line, frame.search.notices)),
+        "summary": words("tables", "found", frame.search, len(frame)),
     }
 
 
@@ -77,20 +75,21 @@ def enriched_view(frame: Any) -> View | None:
     asked = [name for name in names if set(parts[name]) <= set(names)]
     if not asked or len(set(names)) != len(names):
         return None
-    own = [name for name in names if name not in asked and name not in _NOTED and not any(name in parts[n] for n in asked)]
-    own, shown = own[:_OWN], frame.head(ENRICHED_ROWS)
+    ours = {*asked, *_NOTED, *(part for name in asked for part in parts[name])}
+    own, shown = [name for name in names if name not in ours][:_OWN], frame.head(ENRICHED_ROWS)
     columns = [
         [{"text": cell(label, 30)} for label in shown.index],
-        *([{"text": cell(value)} for value in shown[n]] for n in own),
+        *([{"text": cell(value)} for value in shown[name]] for name in own),
+        *(map(_valued, shown[name], *(shown[part] for part in parts[name])) for name in asked),
     ]
-    columns += [list(map(_valued, shown[name], *(shown[part] for part in parts[name]))) for name in asked]
     filled = {name: int(frame[name].notna().sum()) for name in asked}
     low = sum(int((frame[f"{name}_confidence"] < LOW_CONFIDENCE).sum()) for name in asked)
-    numeric = {name: frame[name].dtype.kind in "iuf" for name in asked}
-    heads = [{"name": "", "numeric": True}, *({"name": one_line(name), "numeric": False} for name in own)]
-    heads += [{"name": one_line(name), "numeric": numeric[name], "filled": filled[name]} for name in asked]
     return {
-        "heads": heads,
+        "heads": [
+            {"name": "", "numeric": True},
+            *({"name": one_line(name), "numeric": False} for name in own),
+            *({"name": one_line(n), "numeric": frame[n].dtype.kind in "iuf", "filled": filled[n]} for n in asked),
+        ],
         "rows": list(zip(*columns, strict=True)),
         "total": len(frame),
         "more": _more(len(frame) - len(shown)),
@@ -103,8 +102,12 @@ def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
     """Return a value with its source, its tooltip, and whether it is doubtful."""
     url, confidence = cell(source, MAX_ADDRESS), cell(sure)
     about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
-    low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
-    return {"text": cell(value) or "—", "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
+    return {
+        "text": cell(value) or "—",
+        "url": safe_href(url),
+        "title": " — ".join(filter(None, about)),
+        "low": bool(confidence) and float(confidence) < LOW_CONFIDENCE,
+    }
 
 
 def _failures(frame: Any) -> list[str]:
@@ -162,14 +165,15 @@ def cost_view(frame: Any) -> View | None:
     largest = frame["usd"].max()
     budget_usd = (settings_in_force() or WebSearch()).session_budget_usd if summary.scope == "this session" else None
     share = math.fsum(frame["usd"].dropna()) / budget_usd if budget_usd else 0.0
-    cached = int(frame["cached"].fillna(0).sum()) if "cached" in names else 0
     return {
         "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
         "numeric": [frame[name].dtype.kind in "iuf" for name in names],
         "rows": list(zip(*columns.values(), strict=True)),
         "shares": [round(100 * value / largest, 1) if value and largest > 0 else 0 for value in shown["usd"]],
         "more": _more(len(frame) - len(shown), "earlier row" if calls else "more row"),
-        "footer": words("tables", "bill", summary, cached).partition(" · ")[::2],
+        "footer": words("tables", "bill", summary, int(frame["cached"].fillna(0).sum()) if "cached" in names else 0).partition(
+            " · "
+        )[::2],
         "meter": min(round(100 * share, 1), 100),
         "budget": f"{share:.0%} of the session's budget of {usd(budget_usd)}" if budget_usd else "",
     }
@@ -181,6 +185,8 @@ _LOOK: dict[str, Any] = {
     **dict.fromkeys(_INKED, "#777777"),
     "savefig.transparent": True,
     "axes.titlesize": 11,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
     "date.converter": "concise",
     "text.parse_math": False,
 }
@@ -198,8 +204,7 @@ def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str
         ConfigError: matplotlib, the extra [plot], is not installed.
     """
     try:
-        import matplotlib
-        from matplotlib.figure import Figure  # without pyplot, so that no backend of the notebook's is touched
+        from matplotlib import figure, rc_context  # without pyplot, so that no backend of the notebook's is touched
     except ImportError:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
     import pandas as pd
@@ -212,14 +217,12 @@ def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str
     curve.loc[last + max((last - first) / 30, pd.Timedelta(minutes=1))] = curve.loc[last]  # the last step has width, too
     groups = curve.loc[last].sort_values(ascending=False).index
     curve = curve.iloc[:: -(len(curve) // 500 + 1)].iloc[::-1]  # more points are too close to distinguish
-    with matplotlib.rc_context(_LOOK):
-        figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
-        axes = figure.subplots()
-        labels = [shorten(one_line(group), 40) for group in groups]
+    picture, labels = BytesIO(), [shorten(one_line(group), 40) for group in groups]
+    with rc_context(_LOOK):
+        drawing = figure.Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
+        axes = drawing.subplots()
         axes.stackplot(curve.index, curve[groups].T, labels=labels, step="post", alpha=0.75)
         axes.set(xlim=curve.index[[0, -1]], ylim=(0, None), ylabel="USD", title=f"{title} · by {by} (UTC)")
-        axes.grid(alpha=0.3)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
-        picture = BytesIO()
-        figure.savefig(picture, format="png")
+        drawing.savefig(picture, format="png")
     return picture.getvalue()

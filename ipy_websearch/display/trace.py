@@ -33,9 +33,6 @@ STEP_CHARACTERS = 200_000
 # the first.
 _LONGEST = (20_000, 5_000, 1_000, 200, 50)
 
-_HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
-_INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
-
 
 class TraceFrame(WebFrame):
     """Steps of an answer as a DataFrame with the columns of `Answer.steps`; `view` is the display data of its trace.
@@ -55,9 +52,10 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
     """Return an answer for the functions below, with the keys in its question and steps removed by `redact`."""
     parts = [(step.detail, step.request, step.response) for step in answer.trace]
     clean = json.loads(redact(json.dumps(parts, ensure_ascii=False, default=str)))
-    found = zip(answer.trace, clean, strict=True)
-    trace = tuple(replace(step, detail=detail, request=sent, response=got) for step, (detail, sent, got) in found)
-    return replace(answer, question=redact(answer.question), trace=trace)
+    trace = [
+        replace(step, detail=d, request=sent, response=got) for step, (d, sent, got) in zip(answer.trace, clean, strict=True)
+    ]
+    return replace(answer, question=redact(answer.question), trace=tuple(trace))
 
 
 def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
@@ -68,7 +66,7 @@ def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
         "rows": step_views(answer, STEP_CHARACTERS if step else OVERVIEW_CHARACTERS, step),
         "total": "" if step else words("tables", "steps", answer),
         "is_open": step > 0,
-        "note": note or ("" if step else _HINT),
+        "note": note or ("" if step else "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"),
     }
     return frame
 
@@ -136,7 +134,7 @@ def trace_widget(answer: Answer, step: int = 1) -> Any:
     try:
         from ipy_websearch.display.widget import TraceWidget
     except ImportError:
-        return trace_frame(answer, note=_INSTALL)
+        return trace_frame(answer, note='pip install "ipy_websearch[widget]" makes this a widget to step through')
     view = trace_frame(answer).view or {}
     steps = step_views(answer, WIDGET_CHARACTERS)
     widget = TraceWidget(title=view["title"], steps=steps, step=step, mark=f"ipyws-{uuid.uuid4().hex}")

@@ -36,7 +36,6 @@ class TraceWidget(anywidget.AnyWidget):
         put: Any = display  # it carries no types
         put({**self.page, "text/html": f'<div class="{self.mark}">{self.page["text/html"]}</div>'}, raw=True)
         if is_notebook(get_ipython()):
-            shown = self._repr_mimebundle_()
-            data, metadata = shown if isinstance(shown, tuple) else (shown or {}, {})
+            data, metadata = self._repr_mimebundle_()
             view = {name: value for name, value in data.items() if name.endswith("widget-view+json")}
             put({**view, "text/plain": "(the same as a widget)"}, metadata=metadata, raw=True)
