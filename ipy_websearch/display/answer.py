@@ -33,12 +33,10 @@ from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import duration, one_line, place_of, safe_href, short_address, shorten, usd, visible
 
-CARDS = 4
 # The most characters of all panels in the footer, so that the notebook stays small.
 PANELS_CHARACTERS = 16_000
 # The least time between two updates; with the first and the last, which never wait, there are at most 10 in any second.
 INTERVAL_S = 0.12
-_CLOCK_S = 1.0
 # After an update, the clock pauses for this multiple of its rendering time, or a hostile text would occupy the kernel.
 _SHARE = 4
 # The verb of a tool call, by the name of the tool, or else of its main field.
@@ -206,7 +204,7 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = CARDS) -> View:
+def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = 4) -> View:
     """Return the display data of an answer: `spent` is the cost so far, `cards` the number of unfolded sources."""
     view = AnswerView() if isinstance(shown, Answer) else shown
     if isinstance(shown, Answer):
@@ -214,11 +212,12 @@ def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0
     answer, labels = view.answer, words("answer", "label_lines", view).splitlines()
     values: View = {"labels": labels, "cited": {c.n: c for c in reversed(view.citations)}, "offline": view.offline}
     if answer is None:
-        status = words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else "")
-        return values | {"parts": [item for item in view.items if item.glyph != "⋯"], "status": status}
+        return values | {
+            "parts": [item for item in view.items if item.glyph != "⋯"],
+            "status": words("answer", "status_line", view, time.monotonic() - view.began, usd(spent) if spent else ""),
+        }
     doubtful = [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
-    said = " ".join((*STOPPED.values(), *labels))
-    notices = [notice for notice in answer.notices if notice not in said]
+    notices = [notice for notice in answer.notices if notice not in " ".join((*STOPPED.values(), *labels))]
     return values | {
         "parts": [Item(view.text.replace(LABEL, "").strip())],  # that label is among the labels
         "help": words("answer", "help_text", view),
@@ -273,8 +272,8 @@ class LiveAnswer:
 
 def is_notebook(shell: Any) -> bool:
     """Return whether the shell can update a display in place, rather than print each update below the last."""
-    publisher = type(getattr(shell, "display_pub", None)).__name__
-    return publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
+    # IPython's own publisher prints text/plain
+    return type(getattr(shell, "display_pub", None)).__name__ not in ("NoneType", "DisplayPublisher")
 
 
 def live_answer(shell: Any, *, spent: Callable[[], Decimal | None] = Decimal) -> LiveAnswer:
@@ -314,15 +313,14 @@ class _NotebookAnswer(LiveAnswer):
         while not self._over.wait(pause_s):
             with self._lock:
                 start = time.monotonic()
-                if not self._over.is_set() and (self._is_stale or start >= self._sent_at + _CLOCK_S):
+                if not self._over.is_set() and (self._is_stale or start >= self._sent_at + 1.0):
                     self._send()
                 pause_s = max(INTERVAL_S, _SHARE * (time.monotonic() - start))
 
     def _send(self) -> None:
         types = ("text/html", "text/plain", *(("text/markdown",) if self.view.answer is not None else ()))
         forms = bundle("answer", answer_view(self.view, spent=self._spent()), types)
-        place = {"display_id": self._display_id}
-        self._shell.display_pub.publish(forms, {}, transient=place, update=self._sent_at > 0)
+        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=self._sent_at > 0)
         self._sent_at = time.monotonic()
         self._is_stale = False
 
@@ -363,7 +361,7 @@ class _TerminalAnswer(LiveAnswer):
 
         A table, code and open bold wait for their end.
         """
-        breaks = [found.start() for found in re.finditer(_BREAK, text)]
+        breaks = (found.start() for found in re.finditer(_BREAK, text))
         end = max((at for at in breaks if text.count("```", 0, at) % 2 == 0), default=0)
         done, rest = text[:end], text[end:]
         if self._terminal.width and "|" not in rest and "```" not in rest:

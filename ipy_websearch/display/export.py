@@ -20,8 +20,6 @@ from ipy_websearch.results import Answer, bibliography
 from ipy_websearch.text import one_line, shorten
 
 _TITLE = "Questions and answers"
-# The number of unfolded source cards of a page: folded ones are not printed.
-_ALL = 1_000
 
 
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
@@ -83,8 +81,9 @@ def _notebook(answers: Sequence[Answer]) -> str:
 
 
 def _html(answers: Sequence[Answer]) -> str:
-    shown = [(answer.question, Markup(render("answer", "html", answer_view(answer, cards=_ALL)))) for answer in answers]
-    return fill("export", "html", {"title": _TITLE, "answers": shown})
+    """Return a page of answers. All sources are unfolded, since folded ones are not printed."""
+    shown = ((answer.question, render("answer", "html", answer_view(answer, cards=999))) for answer in answers)
+    return fill("export", "html", {"title": _TITLE, "answers": [(question, Markup(html)) for question, html in shown]})
 
 
 def _sources(style: str) -> Callable[[Sequence[Answer]], str]:

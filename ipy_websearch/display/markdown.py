@@ -140,16 +140,13 @@ def _prepare(state: Any) -> None:
         children, opened = token.children or [], 0
         for at, child in enumerate(children):
             if child.type == "image":
-                child.type, child.content = "text", _words(child)
+                child.type, child.content = "text", child.content or "image"  # as its alternative text is written
             elif child.type == "link_open":
                 opened = at
-            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch("".join(map(_words, children[opened + 1 : at])).strip()):
+            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
+                "".join(inner.content for inner in children[opened + 1 : at]).strip()
+            ):
                 child.hidden = children[opened].hidden = True
-
-
-def _words(token: Token) -> str:
-    """Return the text of a token; for an image, its alternative text, by default "image"."""
-    return "".join(map(_words, token.children or ())) or "image" if token.type == "image" else token.content
 
 
 def _mark_doubts(state: Any) -> None:
@@ -181,8 +178,8 @@ def _chip(source: Citation) -> str:
     """Return the mark of a source in a text: a chip with its number and site, the quote on hover."""
     href = safe_href(source.url)
     quote = f" — “{shorten(one_line(source.cited_text), 160)}”" if source.cited_text else ""
-    name = site_of(source.url) if href else one_line(source.title)
-    title, label = escape(f"{place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
+    title = escape(f"{place_of(source.url)}{quote}")
+    label = escape(f"{source.n} {shorten(site_of(source.url) if href else one_line(source.title), 24)}".strip())
     tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
@@ -202,8 +199,8 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
 
     The sentences of the doubtful `claims` are amber.
     """
-    env = {"sources": sources or {}, "claims": claims}
-    return _guarded(markdown, lambda text: cleaner().clean(_parser().render(text, env)), _pre)
+    known = {"sources": sources or {}, "claims": claims}
+    return _guarded(markdown, lambda text: cleaner().clean(_parser().render(text, known)), _pre)
 
 
 def inline(text: str) -> Markup:
@@ -233,7 +230,6 @@ _COLOURED = set(
 )
 # Neighbours that would merge: two pieces of code, or a mark and a text that form a link or a definition.
 _TOUCHING = ("``", "](", "][", "]:")
-_RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
 
 
 def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
@@ -241,8 +237,8 @@ def to_safe_markdown(markdown: str, sources: Sources | None = None) -> Markup:
 
     There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
     """
-    env = {"sources": sources or {}, "claims": ()}
-    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parser().parse(text, env)).children), _fence)
+    known = {"sources": sources or {}, "claims": ()}
+    return _guarded(markdown, lambda text: _blocks(SyntaxTreeNode(_parser().parse(text, known)).children), _fence)
 
 
 def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:
@@ -282,7 +278,8 @@ def _list(node: SyntaxTreeNode) -> str:
 def _table(node: SyntaxTreeNode) -> str:
     rows = [row.children for part in node.children for row in part.children]
     lines = [[re.sub(r"\\?\|", r"\\|", _inline(cell).replace("\n", " ")) for cell in row] for row in rows]
-    lines.insert(1, [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0]])
+    styles = (str(cell.attrs.get("style", "")) for cell in rows[0])
+    lines.insert(1, [":-:" if "center" in style else "--:" if "right" in style else "---" for style in styles])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -324,8 +321,7 @@ def _linked(url: str, text: str) -> str:
 
 def link_markdown(url: str, text: str = "") -> Markup:
     """Return one line of text, by default the host, as a Markdown link, or as plain text when the address is not safe."""
-    label = one_line(text or (host_label(url) if safe_href(url) else url))
-    return Markup(_unmarked(_linked(url, _text(label))))
+    return Markup(_unmarked(_linked(url, _text(one_line(text or (host_label(url) if safe_href(url) else url))))))
 
 
 def text_markdown(text: str) -> Markup:

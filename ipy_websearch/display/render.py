@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from itertools import zip_longest
 from numbers import Real
 from typing import Any, Literal
@@ -95,12 +95,7 @@ class Terminal:
         """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
         if not self.width:
             return textwrap.indent(text, indent)
-        fill, lines = partial(textwrap.fill, width=self.width, break_long_words=False, break_on_hyphens=False), []
-        for line in text.split("\n"):
-            marker = (re.match(r"\s*(?:[-*>] |\d+\. )*", line) or [""])[0]
-            inner = re.sub(r"[^\s>]", " ", indent + marker)
-            lines.append(fill(line, initial_indent=indent, subsequent_indent=inner))
-        return "\n".join(lines)
+        return "\n".join(_filled(line, self.width, indent) for line in text.split("\n"))
 
     def _table(self, found: re.Match[str]) -> str:
         """Return a Markdown table as aligned columns."""
@@ -112,12 +107,20 @@ class Terminal:
 
     def markdown(self, text: str) -> str:
         """Return Markdown as a terminal shows it: wrapped, with bold, links and tables as such; code as it is."""
-        lines = visible(text).replace("\u2028", "\n").replace("\u2029", "\n")
-        parts = _FENCE.split(lines.replace("\\[", "[").strip("\n"))  # `\[1]`: a mark that the model wrote itself is no citation
+        lines = re.sub("[\u2028\u2029]", "\n", visible(text)).replace("\\[", "[")  # `\[1]` is the model's own, and no citation
+        parts = _FENCE.split(lines.strip("\n"))
         for i in range(0, len(parts) if self.width else 0, 2):
             linked = _LINK.sub(lambda m: self.link(m[2], m[1]), self.wrap(_TABLE.sub(self._table, parts[i])))
             parts[i] = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
         return "".join(parts)
+
+
+def _filled(line: str, width: int, indent: str) -> str:
+    """Return a line broken into several, which begin below its text: behind the marks of its list and its quotation."""
+    hanging = re.sub(r"[^\s>]", " ", indent + re.sub(r"(\s*(?:[-*>] |\d+\. )*).*", r"\1", line))
+    return textwrap.fill(
+        line, width, initial_indent=indent, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:

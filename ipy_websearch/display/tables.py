@@ -41,19 +41,18 @@ def search_view(found: Any) -> View | None:
     if len(set(names)) != len(names) or not set(NEEDED) <= set(names) <= {*NEEDED, "extra_snippets", "score"}:
         return None
     shown = frame.head((settings_in_force() or WebSearch()).max_rows)
-    rows = [
-        {
-            "label": cell(label, 30),
-            "title": cell(title, 300),
-            "url": cell(url, MAX_ADDRESS),
-            "place": place_of(cell(url, MAX_ADDRESS)),
-            "date": iso(date),
-            "snippet": cell(text, 400),
-        }
-        for label, title, url, text, date in zip(shown.index, *(shown[name] for name in NEEDED), strict=True)
-    ]
     return {
-        "rows": rows,
+        "rows": [
+            {
+                "label": cell(label, 30),
+                "title": cell(title, 300),
+                "url": cell(url, MAX_ADDRESS),
+                "place": place_of(cell(url, MAX_ADDRESS)),
+                "date": iso(date),
+                "snippet": cell(text, 400),
+            }
+            for label, title, url, text, date in zip(shown.index, *(shown[name] for name in NEEDED), strict=True)
+        ],
         "more": _more(len(frame) - len(shown)),
         "nothing": "Try fewer words, drop --site or --freshness, or name another provider with --provider.",
         "notices": [] if frame.search is None else list(map(one_line, frame.search.notices)),

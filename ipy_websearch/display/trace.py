@@ -121,8 +121,7 @@ def requests_news(trace: Sequence[Step]) -> list[Any]:
 def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     same, new, old = f"as in step {before.n}", without_marks(body), without_marks(before.request)
     repeated = {name: f"… {same}" for name in ("system", "tools") if name in new and new[name] == old.get(name)}
-    pairs = zip(new["messages"], old["messages"], strict=False)
-    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new["messages"], old["messages"], strict=False)))
     return {**body, **repeated, "messages": [f"… {plural(told, 'message')} {same}", *body["messages"][told:]]}
 
 

@@ -33,8 +33,6 @@ _RAW = (
     r"""(?s)(\s*(?:[A-Za-z_][\w.\[\]'" :,]*=\s*)?)%(ask|search|fetch|cost|panels|trace|websearch)[ \t]+"""
     r"(?![?\s]*\Z)(.*?)\s*(;?)\s*\Z"
 )
-# The least similarity of a misspelt name to the name that was meant.
-_TYPO = 0.8
 MAX_CHARS = 20_000
 MAX_ROWS = 100
 
@@ -154,8 +152,8 @@ def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any
         else:
             words.append(word)
             rest = rest[len(word) :].lstrip()
-    parsed = vars(parser.parse_args(options))
-    given = {name: value for name, value in parsed.items() if value != parser.get_default(name) and value != []}
+    values = vars(parser.parse_args(options)).items()
+    given = {name: value for name, value in values if value not in ([], parser.get_default(name))}
     return given, " ".join(filter(None, (*words, re.sub(f"^{_END}", "", rest))))
 
 
@@ -182,8 +180,8 @@ class RawLine(TokenTransformBase):
     @classmethod
     def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> Any:
         """Return a transformer for the first such line, which comes before all others on that line; else None."""
-        starts = (line[0] for line in tokens_by_line if line)  # of whole statements: a text in quotes is no line
-        return next((cls((first.start[0], 0)) for first in starts if re.match(_RAW, first.line)), None)
+        # each line of tokens is a whole statement: a line of a text in quotes begins none
+        return next((cls((line[0].start[0], 0)) for line in tokens_by_line if line and re.match(_RAW, line[0].line)), None)
 
     def transform(self, lines: list[str]) -> list[str]:
         """Return the lines with the magic's line replaced by a call."""
@@ -198,11 +196,10 @@ class RawLine(TokenTransformBase):
 
 def variables_of(shell: Any) -> dict[str, Any]:
     """Return the user's variables, without IPython's own."""
-    hidden = shell.user_ns_hidden
     return {
         name: value
         for name, value in shell.user_ns.items()
-        if not name.startswith("_") and not (name in hidden and hidden[name] is value) and name not in ("In", "Out")
+        if not name.startswith("_") and name not in ("In", "Out") and shell.user_ns_hidden.get(name, shell) is not value
     }
 
 
@@ -226,7 +223,7 @@ def interpolate(text: str, variables: Mapping[str, Any]) -> str:
                 raise UsageError(f"{place} cannot be written as text: {type(exc).__name__}: {exc}") from None
             if cut:
                 print(f"{place} was cut: {cut} were put in")
-        elif hint := did_you_mean(name, variables, _TYPO):
+        elif hint := did_you_mean(name, variables, 0.8):
             print(f"{place} names no variable{hint}")
     return re.sub(_PLACE, lambda found: written.get(found[0], found[0]), text)
 

@@ -58,8 +58,7 @@ def ask(call: Call) -> Any:
 
         %ask --follow and which of them has a matte screen?
     """
-    body = interpolate(call.cell.strip("\r\n"), variables_of(call.shell))
-    question = "\n\n".join(filter(None, (call.text, body)))
+    question = "\n\n".join(filter(None, (call.text, interpolate(call.cell.strip("\r\n"), variables_of(call.shell)))))
     session, options = call.session, call.options
     if options.pop("reset", False):
         session.reset()

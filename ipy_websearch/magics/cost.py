@@ -74,5 +74,5 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
     if not steps:
         print(f"There is nothing to plot: no calls in {scope}.")
         return
-    picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
-    display({"image/png": picture, "text/plain": f"Costs by {by}, {scope}."}, raw=True)
+    forms = {"image/png": b64encode(cost_png(steps, scope, by)).decode("ascii"), "text/plain": f"Costs by {by}, {scope}."}
+    display(forms, raw=True)

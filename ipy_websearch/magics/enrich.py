@@ -12,9 +12,10 @@ from IPython.core.magic_arguments import argument
 from ipy_websearch.magics.arguments import HELP, OUTPUT, PROVIDER, Call, Interrupted, magic, variables_of
 from ipy_websearch.settings import did_you_mean
 
-_KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
-_LINE = rf"(?s)(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)"
-_ADDRESS = r"[a-z+]+://\S+|\S+:\d+"
+_LINE = (
+    r"(?s)(?P<name>[^:=]+?)\s*:\s*"
+    r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?(?P<question>.+)"
+)
 EXAMPLE = "ceo: Who is the CEO of {company}?"
 
 
@@ -55,10 +56,10 @@ def enrich(call: Call) -> Any:
 
     options, cell = call.options, call.cell.rstrip()
     frame = _named(call, call.text, "DataFrame", is_frame)
-    if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
+    if "cluster" in options and not re.fullmatch(r"[a-z+]+://\S+|\S+:\d+", options["cluster"]):
         options["cluster"] = _named(call, options["cluster"], "Dask client or cluster", is_cluster)
-    columns = parse_cell(cell.removesuffix(";"))
-    enriched, interrupted = api.run_enrichment(call.session.enrichment(frame, columns, **options), told="")
+    run = call.session.enrichment(frame, parse_cell(cell.removesuffix(";")), **options)
+    enriched, interrupted = api.run_enrichment(run, told="")
     call.keep(enriched)
     if interrupted:  # the cell fails, so that those that wait do not run; the frame so far is its result all the same
         call.shell.displayhook(enriched)

@@ -32,8 +32,6 @@ from ipy_websearch.settings import load_settings, use_settings
 MAGICS = (search, fetch, ask, enrich, cost, trace, panels, websearch)
 _ATTRIBUTE = "_ipy_websearch_loaded"
 _LINE = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
-# Positional arguments in which nothing is completed.
-_TEXTS = ("question", "query")
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -52,11 +50,10 @@ def load_ipython_extension(shell: Any) -> None:
             else:
                 undo.callback(table.pop, name, None)
             table[name] = magic
-    matchers, transformers = shell.Completer.custom_matchers, shell.input_transformer_manager.token_transformers
     for items, added in (
         (shell.configurables, settings),
-        (transformers, RawLine),
-        (matchers, completion(shell, magics)),
+        (shell.input_transformer_manager.token_transformers, RawLine),
+        (shell.Completer.custom_matchers, completion(shell, magics)),
     ):
         items.append(added)
         undo.callback(items.remove, added)
@@ -104,7 +101,7 @@ def _found(shell: Any, parser: Any, line: str) -> tuple[str, list[str]]:
         return _values(shell, option, typed, option.dest)
     (positional,) = parser._get_positional_actions() or [None]
     name = getattr(positional, "dest", "")
-    if name in _TEXTS and ("--" in before or parse(parser, " ".join(before))[1]):
+    if name in ("question", "query") and ("--" in before or parse(parser, " ".join(before))[1]):
         return "", []
     if typed.startswith("-"):
         return typed, [flag for flag in flags if flag.startswith("--" if typed.startswith("--") else "-")]
