@@ -236,9 +236,9 @@ class Session:
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
             MissingKeyError: a model was asked for by name and there is no key for it.
         """
-        from ipy_websearch.loop.ask import prepared  # the loop and its tools: a search does without them
+        from ipy_websearch.loop.ask import AnswerLoop, AskRun  # the loop and its tools: a search does without them
 
-        return prepared(self, options_of(AskOptions, question, **options))
+        return AskRun(AnswerLoop(self, options_of(AskOptions, question, **options)))
 
     def estimate(self, question: str, **options: Any) -> Estimate:
         """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
@@ -246,9 +246,9 @@ class Session:
         Raises:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
-        from ipy_websearch.loop.ask import estimated, prepared
+        from ipy_websearch.loop.ask import AnswerLoop
 
-        return estimated(prepared(self, options_of(AskOptions, question, **options), sends=False).loop)
+        return AnswerLoop(self, options_of(AskOptions, question, **options), sends=False).estimated()
 
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
     REPAIR_NUDGE,
     RETRIEVED,
-    Offer,
     answers_unsearched,
     needs_search,
     offered,
@@ -47,7 +46,6 @@ from ipy_websearch.model.requests import (
     CALLS,
     READ_CHARACTERS,
     Message,
-    Platform,
     assistant_message,
     build_request,
     closed,
@@ -65,7 +63,7 @@ from ipy_websearch.model.requests import (
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Booking, Estimate, estimate
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Estimate, estimate
 from ipy_websearch.money.prices import add_money, own_prices, tariff
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
@@ -76,13 +74,13 @@ from ipy_websearch.results import (
     Finished,
     LimitName,
     LimitReached,
-    Limits,
     ModelRequested,
     Money,
     Notice,
     Panel,
     Retracted,
     Rewritten,
+    TextDelta,
     ToolFinished,
     ToolStarted,
 )
@@ -103,88 +101,9 @@ THINKING_ANSWER_TOKENS = 2_048
 _LEAST_KEPT = 0.5
 
 
-# --- the preparation ----------------------------------------------------------------------------------------------------
-
-
-def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskRun:
-    """Return the run for a question; with `sends` False it is only inspected, and the model needs no key.
-
-    Raises:
-        ConfigError: an option does not fit the settings, the model or the conversation; nothing was sent.
-        MissingKeyError: a model or a provider was asked for by name and there is no key for it.
-    """
-    own_prices()  # a mistake in the user's price file shows here, before anything is spent
-    settings = session.settings
-    client, model = _model_to_ask(session, asked.model, sends)
-    provider = session.provider_to_ask(asked.provider)
-    if asked.follow and not session.answers:
-        raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-    table = parse_columns(asked.columns) if asked.columns is not None else None
-    takes_effort = not asked.effort or thinking_fields(model, asked.effort)
-    asked = replace(
-        asked,
-        check=asked.check or settings.check,
-        tools=settings.tools if asked.tools is None else asked.tools,
-        read_pages=asked.read_pages if asked.read_pages is not None else 0 if client.offline else settings.read_pages,
-    )
-
-    limits = asked.limits(settings)
-    least = THINKING_ANSWER_TOKENS if asked.effort and takes_effort else MIN_ANSWER_TOKENS
-    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, least=least)
-    budget = booking.budget
-    offer = offered(session, asked, budget, limits, client.platform, provider)
-    read_pages = asked.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
-    budget.result_tokens += ALL_TOKENS if read_pages else 0
-    budget.server_searches = server_searches(offer.server_tools)
-
-    marked = bool(offer.names) and not client.platform_for(model).search_results
-    loop = AnswerLoop(
-        session,
-        client,
-        model,
-        asked,
-        limits,
-        offer,
-        booking,
-        system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
-        columns=table,
-        notices=[*([] if takes_effort else [f"{model} takes no effort; it answers as usual"]), *offer.notices],
-    )
-    if asked.follow:
-        loop.follow(session.answers[-1])
-    return AskRun(loop)
-
-
-def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[ModelClient, str]:
-    """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
-    name = model_id(model or session.settings.model)
-    if name != OFFLINE_MODEL:
-        if session.has_model_key or (model and not sends):  # what it would cost can be known without a key
-            return session.claude, name
-        if model:
-            raise session.keys.missing("ANTHROPIC_API_KEY")
-    return session.offline_model, OFFLINE_MODEL
-
-
-def estimated(asked: AnswerLoop) -> Estimate:
-    """Return the estimated cost and usage of a question, from the loop that would answer it."""
-    body = asked.request(final=False)
-    return estimate(
-        asked.booking.budget,
-        asked.limits,
-        prompt_tokens=prompt_tokens(body),
-        input_tokens=estimate_tokens(body),
-        max_tokens=int(body["max_tokens"]),
-        has_tools=bool(body.get("tools")),
-        native_uses=sum(int(tool.get("max_uses", 0)) for tool in asked.offer.server_tools),
-        searching=next((tool.price for tool in asked.offer.tools if tool.counts_as_search), ()),
-    )
-
-
 # --- the question ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class AnswerLoop(Face):
     """One question under way. Await `converse()` once, then `kept()` returns the answer so far, or `close()` books its cost.
 
@@ -192,44 +111,86 @@ class AnswerLoop(Face):
     wanted in place of prose (None: prose).
     """
 
-    session: Session
-    client: ModelClient
-    model: str
-    asked: AskOptions
-    limits: Limits
-    offer: Offer
-    booking: Booking
-    system: str
-    columns: Mapping[str, type] | None
-    notices: list[str]
-    loop: Loop = field(init=False)
-    text: AnswerText = field(init=False)
-    rows: tuple[dict[str, Any], ...] | None = None
-    stop_reason: str | None = None
-    _platform: Platform = field(init=False)
-    _search: Call | None = field(init=False)  # the search with the question, None without a tool for it
-    _emit: Callable[[Event], object] = repr
-    _history: list[Message] = field(default_factory=list)
-    _panels: list[Panel] = field(default_factory=list)
-    _container: Mapping[str, Any] | None = None
-    _reading: bool = False  # it answers from the results of a search for the question, without tools
-    _nudged: bool = False
-    _repairing: str = ""  # the request to mend the answer, while the model is asked to
-    _limit_told: bool = False
+    def __init__(self, session: Session, asked: AskOptions, *, sends: bool = True) -> None:
+        """Prepare a question; with `sends` False it is only inspected, and the model needs no key.
 
-    def __post_init__(self) -> None:
+        Raises:
+            ConfigError: an option does not fit the settings, the model or the conversation; nothing was sent.
+            MissingKeyError: a model or a provider was asked for by name and there is no key for it.
+        """
+        own_prices()  # a mistake in the user's price file shows here, before anything is spent
+        settings = session.settings
+        self.session = session
+        self.client, self.model = _model_to_ask(session, asked.model, sends)
         self._platform = self.client.platform_for(self.model)
-        book = CitationBook(native=bool(self.offer.server_tools))
+        provider = session.provider_to_ask(asked.provider)
+        if asked.follow and not session.answers:
+            raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
+        self.columns = parse_columns(asked.columns) if asked.columns is not None else None
+        pages = 0 if self.client.offline else settings.read_pages
+        self.asked = asked = replace(
+            asked,
+            check=asked.check or settings.check,
+            tools=settings.tools if asked.tools is None else asked.tools,
+            read_pages=pages if asked.read_pages is None else asked.read_pages,
+        )
+
+        self.limits = limits = asked.limits(settings)
+        takes_effort = bool(thinking_fields(self.model, asked.effort))
+        least = THINKING_ANSWER_TOKENS if takes_effort else MIN_ANSWER_TOKENS
+        self.booking = session.booking(
+            asked.question, limits.budget_usd, model=self.model, timeout_s=limits.timeout_s, least=least
+        )
+        budget = self.booking.budget
+        self.offer = offer = offered(session, asked, budget, limits, self.client.platform, provider)
+        tools = {tool.name: tool for tool in offer.tools}
+        read_pages = asked.read_pages if "web_search" in tools else 0
+        budget.result_tokens += ALL_TOKENS if read_pages else 0
+        budget.server_searches = server_searches(offer.server_tools)
+        marked = bool(offer.names) and not self._platform.search_results
+        table = bool(self.columns)
+        self.system = system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=table)
+        self.notices = list(offer.notices)
+        if asked.effort and not takes_effort:
+            self.notices.insert(0, f"{self.model} takes no effort; it answers as usual")
+
+        book = CitationBook(native=bool(offer.server_tools))
         self.text = AnswerText(book, None if self._platform.search_results else [])
-        tools = {tool.name: tool for tool in self.offer.tools}
-        self._search = search_call(tools, self.asked.question) if self.limits.max_searches else None
+        self.rows: tuple[dict[str, Any], ...] | None = None
+        self.stop_reason: str | None = None
+        # The search with the question, None without a tool for it.
+        self._search = search_call(tools, asked.question) if limits.max_searches else None
+        self._emit: Callable[[Event], object] = repr
+        self._history: list[Message] = []
+        self._panels: list[Panel] = []
+        self._container: Mapping[str, Any] | None = None
+        self._reading = False  # it answers from the results of a search for the question, without tools
+        self._nudged = False
+        self._repairing = ""  # the request to mend the answer, while the model is asked to
+        self._limit_told = False
         if self.columns:
             tools[TABLE_TOOL] = table_tool(self.columns, partial(setattr, self, "rows"))
-        context = ToolContext(set(addresses_in(self.asked.question)))
-        runner = CallRunner(tools, context, self.session.panels, self.booking.budget, Meter(self.limits), self._result)
-        self.loop = Loop(self, self.client.events, runner, [user_message(self.asked.question)])
+        context = ToolContext(set(addresses_in(asked.question)))
+        runner = CallRunner(tools, context, session.panels, budget, Meter(limits), self._result)
+        self.loop = Loop(self, self.client.events, runner, [user_message(asked.question)])
+        if asked.follow:
+            self._follow(session.answers[-1])
 
-    def follow(self, answer: Answer) -> None:
+    def estimated(self) -> Estimate:
+        """Return the estimated cost and usage of the question."""
+        body = self.request(final=False)
+        return estimate(
+            self.booking.budget,
+            self.limits,
+            prompt_tokens=prompt_tokens(body),
+            input_tokens=estimate_tokens(body),
+            max_tokens=int(body["max_tokens"]),
+            has_tools=bool(body.get("tools")),
+            native_uses=sum(int(tool.get("max_uses", 0)) for tool in self.offer.server_tools),
+            searching=next((tool.price for tool in self.offer.tools if tool.counts_as_search), ()),
+        )
+
+    def _follow(self, answer: Answer) -> None:
         """Continue the conversation of `answer`. Its thinking stays if the API will take it back: then the request begins like
         the earlier ones, and that part is read from the prompt cache."""
         history = [dict(message) for message in answer.messages]
@@ -253,7 +214,6 @@ class AnswerLoop(Face):
         setting, lacks = self.session.settings.retrieve_first, self.model in self.client.without_tools
         reads = self._search is not None and (setting == "always" or (setting == "auto" and lacks))
         await self._run(self._read() if reads else Then.AGAIN)
-        self._tell_limit()
         if self.columns and self.rows is None:
             self.tell(Notice(NO_TABLE))
         elif self.asked.check == "repair" and self.stop_reason == "end_turn" and not (self.columns or self.client.offline):
@@ -435,15 +395,13 @@ class AnswerLoop(Face):
         """Start over without tools, and return the search for the question if it needs one; shown text is retracted."""
         loop, question, search = self.loop, self.asked.question, self._search
         always = self.session.settings.retrieve_first == "always"
-        if not (always or loop.reply.text or needs_search(question)):
-            search = None
         if loop.meter.steps:
             loop.shown = False
             self.text.retract()
             self.tell(Retracted())
         self._reading = loop.final = True
         loop.messages = [*without_thinking(self._history), user_message(question)]
-        if search is None:
+        if search is None or not (always or loop.reply.text or needs_search(question)):
             return Then.AGAIN
         if loop.meter.steps:
             self.tell(Notice(RETRIEVED))
@@ -492,8 +450,14 @@ class AnswerLoop(Face):
     # --- what people see ---------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Book and emit an event; keep its panel or notice for the answer."""
+        """Book and emit an event; keep its panel or notice for the answer. A limit that was reached is told before it, once."""
+        meter = self.loop.meter
+        if meter.reached and not (self._limit_told or self._repairing):
+            self._limit_told = True
+            self._emit(LimitReached(meter.reached, meter.explain(meter.reached)))
         match event:
+            case TextDelta():
+                self.loop.shown = True
             case ToolFinished(panel=Panel() as panel):
                 self._panels.append(panel)
             case Notice(text=text):
@@ -502,38 +466,24 @@ class AnswerLoop(Face):
                 self.notices.append(text)
             case ModelRequested():
                 self.text.step()
-                self._tell_limit()
         self.booking.take(event)
         self._emit(event)
-
-    def _tell_limit(self) -> None:
-        """Emit, once, the limit that was reached."""
-        meter = self.loop.meter
-        if meter.reached and not self._limit_told:
-            self._limit_told = True
-            self._emit(LimitReached(meter.reached, meter.explain(meter.reached)))
 
     def _show(self, raw: Sequence[RawEvent]) -> None:
         """Emit the visible events among raw ones; pieces of text that came together become one."""
         if self._repairing:
             return
+        visible: list[Event] = []
         text = ""
         for event in raw:
             kind, delta = event.get("type"), event.get("delta") or {}
             if kind == "content_block_delta" and delta.get("type") == "text_delta":
                 text += delta.get("text") or ""
             elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index") or 0))):
-                self._write(text)
+                visible += [*self.text.write(text), *self._ended(block)]
                 text = ""
-                for shown in self._ended(block):
-                    self.tell(shown)
-        self._write(text)
-
-    def _write(self, text: str) -> None:
-        """Emit text; `AnswerText` may hold its end back."""
-        for event in self.text.write(text) if text else ():
-            self.loop.shown = True
-            self.tell(event)
+        for shown in (*visible, *self.text.write(text)):
+            self.tell(shown)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
         """Return the visible events of a block that has ended; the result of a tool that the API ran gets a panel."""
@@ -559,6 +509,17 @@ class AnswerLoop(Face):
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
+def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[ModelClient, str]:
+    """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
+    name = model_id(model or session.settings.model)
+    if name != OFFLINE_MODEL:
+        if session.has_model_key or (model and not sends):  # what it would cost can be known without a key
+            return session.claude, name
+        if model:
+            raise session.keys.missing("ANTHROPIC_API_KEY")
+    return session.offline_model, OFFLINE_MODEL
+
+
 # The notice for each stop reason, "" for the usual ones.
 STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
@@ -581,10 +542,9 @@ def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
     """Return whether fewer sentences lack support, and not only because marks were dropped or most was left out."""
     faulty = [claim for claim in old if claim.verdict == "unsupported"]
     known = [part for claim in faulty for part in (claim.sentence, *claim.missing)]
-    unmarked = [claim for claim in new if claim.verdict == "uncited" and any(part in claim.sentence for part in known)]
-    left = len(unmarked) + sum(claim.verdict == "unsupported" for claim in new)
+    left = [c for c in new if c.verdict == "unsupported" or (c.verdict == "uncited" and any(p in c.sentence for p in known))]
     kept, had = (sum(claim.verdict == "supported" for claim in claims) for claims in (new, old))
-    return left < len(faulty) and kept >= _LEAST_KEPT * had
+    return len(left) < len(faulty) and kept >= _LEAST_KEPT * had
 
 
 # --- the run ------------------------------------------------------------------------------------------------------------
@@ -614,7 +574,7 @@ class AskRun:
             await self.loop.client.prepare()
             await self.loop.converse(emit)
             answer = self._keep(meter.reached)
-            emit(Finished(answer))
+            self.loop.tell(Finished(answer))
             return answer
         except ModelError as exc:
             exc.partial = self._keep(meter.reached) if self.loop.text else None

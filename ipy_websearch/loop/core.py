@@ -124,12 +124,8 @@ class Call:
     @classmethod
     def of(cls, reply: Reply) -> list[Call]:
         """Return the calls of a reply that the client has to run."""
-        calls = []
-        for block in (block for block in reply.content if block.get("type") == "tool_use"):
-            given, call_id = block.get("input") or {}, str(block.get("id"))
-            sound = isinstance(given, Mapping) and call_id not in reply.malformed
-            calls.append(cls(call_id, str(block.get("name")), given if sound else {}, not sound))
-        return calls
+        blocks = [(str(block.get("id")), block) for block in reply.content if block.get("type") == "tool_use"]
+        return [cls(id, str(block.get("name")), block.get("input") or {}, id in reply.malformed) for id, block in blocks]
 
 
 @dataclass(slots=True)
@@ -179,7 +175,7 @@ class CallRunner:
             return self._limited("max_steps")
         if tool is None:
             return _error(f"There is no tool called {call.name!r}. Available: {', '.join(self.tools)}.")
-        if call.malformed:
+        if call.malformed or not isinstance(call.input, Mapping):
             return _error("The input of this call was cut off, or is no JSON object; nothing was run.", "invalid_tool_input")
         try:
             value = tool.parsed(call.input)
@@ -238,17 +234,14 @@ class CallRunner:
         self.context.known_urls.update(output.urls)
         if output.is_error:
             self._first_ids = {key: first for key, first in self._first_ids.items() if first != call.id}
-        panel = None
-        if output.panel_data is not None:
-            title = output.panel_title or call.name
-            panel = self.panels.add(title, output.panel_data, tool=call.name, is_error=output.is_error)
+        data, title = output.panel_data, output.panel_title or call.name
         finished = ToolFinished(
             id=call.id,
             name=call.name,
             summary=output.summary,
             is_error=output.is_error,
             seconds=seconds,
-            panel=panel,
+            panel=None if data is None else self.panels.add(title, data, tool=call.name, is_error=output.is_error),
             charges=output.charges,
             results=output.results,
             content=self.blocks[call.id],

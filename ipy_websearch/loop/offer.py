@@ -26,13 +26,13 @@ from ipy_websearch.money.prices import worst_case
 from ipy_websearch.options import TEXTS, AskOptions, in_form
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import provider_info
-from ipy_websearch.results import Charge, Limits
+from ipy_websearch.results import Limits
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools import tiers
 from ipy_websearch.tools.base import NATIVE, TOOL_SETS, Tool
 from ipy_websearch.tools.research import read_research_tool
-from ipy_websearch.tools.web import PageReading, Search, web_fetch_tool, web_search_tool
+from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -194,65 +194,44 @@ class Offer:
         return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolKit:
-    """What a tool can be made from: its name, the session, the settled options of the question, and `defaults`, a request with
-    the user's settings (domains, country, language, filter). `provider_name` is the tool's own, else the question's (None: the
-    chain); `bounded` questions have a budget."""
-
-    name: str
-    session: Session
-    asked: AskOptions
-    defaults: SearchRequest
-    provider_name: str | None
-    bounded: bool
-
-    @property
-    def search(self) -> Search:
-        """What runs a search request with the provider."""
-        return partial(self.session.router.search, provider=self.provider_name, fresh=self.asked.fresh)
-
-    @property
-    def price(self) -> tuple[Charge, ...]:
-        """What a search is expected to be billed; under a budget, by the dearest provider of the chain."""
-        return self.session.router.expected_charges(self.provider_name, self.defaults.count, worst=self.bounded)
-
-    @property
-    def provider(self) -> Any:
-        """The provider itself."""
-        return self.session.router.provider(str(self.provider_name))
-
-    @property
-    def pages(self) -> PageReading | None:
-        """How the pages of a search's results are read, None when they are not."""
-        most, session = self.asked.read_pages, self.session
-        return PageReading(lambda: session.reader, most, self.asked.fresh, session.recording is not None) if most else None
-
-
-def _page_tool(kit: ToolKit) -> Tool:
-    allowed, blocked = kit.defaults.allowed_domains, kit.defaults.blocked_domains
-    return web_fetch_tool(kit.session.reader, fresh=kit.asked.fresh, allowed_domains=allowed, blocked_domains=blocked)
-
-
-def _document_tool(kit: ToolKit) -> Tool:
-    session = kit.session
-    return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
-
-
-# Each tool by its name: the provider that it cannot do without ("": none), and how it is made. The pair reads no pages: it
-# shows what two providers say.
-TOOLS: dict[str, tuple[str, Callable[[ToolKit], Tool]]] = {
-    "web_search": ("", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, pages=kit.pages)),
-    "web_fetch": ("", _page_tool),
-    "brave_search": ("brave", lambda kit: tiers.brave_search_tool(kit.search, kit.defaults, price=kit.price)),
-    "brave_llm_context": ("brave", lambda kit: tiers.brave_llm_context_tool(kit.provider, kit.defaults)),
-    "firecrawl_scrape": ("firecrawl", lambda kit: tiers.firecrawl_scrape_tool(kit.provider, kit.defaults)),
-    "firecrawl_search": ("firecrawl", lambda kit: tiers.firecrawl_search_tool(kit.provider, kit.defaults)),
-    "firecrawl_map": ("firecrawl", lambda kit: tiers.firecrawl_map_tool(kit.provider, kit.defaults)),
-    "web_search_brave": ("brave", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, name=kit.name)),
-    "web_search_google": ("google", lambda kit: web_search_tool(kit.search, kit.defaults, price=kit.price, name=kit.name)),
-    "read_research": ("", _document_tool),
+# Each tool by its name, and the provider that it cannot do without ("": none).
+TOOLS = {
+    "web_search": "",
+    "web_fetch": "",
+    "brave_search": "brave",
+    "brave_llm_context": "brave",
+    "firecrawl_scrape": "firecrawl",
+    "firecrawl_search": "firecrawl",
+    "firecrawl_map": "firecrawl",
+    "web_search_brave": "brave",
+    "web_search_google": "google",
+    "read_research": "",
 }
+
+
+def _tool(name: str, session: Session, asked: AskOptions, defaults: SearchRequest, provider: str | None, bounded: bool) -> Tool:
+    """Return a tool by its name.
+
+    `defaults` is a request with the user's settings (domains, country, language, filter), `provider` the one that a search goes
+    to (None: the chain). Where the question is `bounded` by a budget, a search is priced by the dearest provider of the chain.
+    """
+    match name:
+        case "web_fetch":
+            allowed, blocked = defaults.allowed_domains, defaults.blocked_domains
+            return web_fetch_tool(session.reader, fresh=asked.fresh, allowed_domains=allowed, blocked_domains=blocked)
+        case "read_research":
+            return read_research_tool(session.settings.research_root, session.http, session.keys, base=session.folder)
+        case "brave_llm_context" | "firecrawl_scrape" | "firecrawl_search" | "firecrawl_map":
+            make: Callable[[Any, SearchRequest], Tool] = getattr(tiers, f"{name}_tool")
+            return make(session.router.provider(TOOLS[name]), defaults)
+    search = partial(session.router.search, provider=provider, fresh=asked.fresh)
+    price = session.router.expected_charges(provider, defaults.count, worst=bounded)
+    if name == "brave_search":
+        return tiers.brave_search_tool(search, defaults, price=price)
+    # The pair reads no pages: it shows what two providers say.
+    most = asked.read_pages if name == "web_search" else 0
+    pages = PageReading(lambda: session.reader, most, asked.fresh, session.recording is not None) if most else None
+    return web_search_tool(search, defaults, price=price, pages=pages, name=name)
 
 
 def named_tools(wanted: str | Sequence[str]) -> dict[str, bool]:
@@ -305,14 +284,14 @@ def offered(
     tools: list[Tool] = []
     missing: dict[str, list[str]] = {}
     for name, by_name in names.items():
-        own, make = TOOLS[name]
+        own = TOOLS[name]
         info = provider_info(own) if own else None
         for key in info.keys if info and by_name else ():
             session.keys.require(key)
         if info and (why := info.hindrance(session.keys)):
             missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
         else:
-            tools.append(make(ToolKit(name, session, asked, defaults, own or provider, budget.bounded)))
+            tools.append(_tool(name, session, asked, defaults, own or provider, budget.bounded))
     notices = [f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items()]
     server: Sequence[Definition] = server_tools(budget.model, platform, limits.max_searches, defaults) if native else ()
     if server and (room := budget.budget.left()) is not None:

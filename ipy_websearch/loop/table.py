@@ -69,8 +69,8 @@ def column_type(kind: Any, column: str) -> type:
     name = kind.__name__ if isinstance(kind, type) and kind in SCHEMAS else str(kind).strip()
     found = list if name == "list[str]" else TYPES.get(name)
     if found is None:
-        there = "str, int, float, bool, date, list[str]"
-        raise ConfigError(f"{name!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {there})")
+        hint = f"{did_you_mean(name, TYPES)} (there are str, int, float, bool, date, list[str])"
+        raise ConfigError(f"{name!r} is no type for {column!r}{hint}")
     return found
 
 
@@ -116,11 +116,6 @@ def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -
 
 
 def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case int() | float() if abs(value) >= 10_000:  # a year is not "1,926"
-            return f"{value:,}"
-    text = str(value).replace("\n", " ").replace("|", "\\|")
+    text = "" if value is None else str(value).replace("\n", " ").replace("|", "\\|")
     href = (safe_href(str(value)) or "").replace("(", "%28").replace(")", "%29")
     return f"[{host_label(href)}]({href})" if href else text

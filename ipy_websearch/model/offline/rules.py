@@ -9,7 +9,6 @@ Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.12
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -30,6 +29,7 @@ from pydantic import (
 )
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.model.requests import forces_tools
 
 Block = Mapping[str, Any]
 
@@ -44,7 +44,6 @@ _UNSUPPORTED_KEYWORDS = frozenset(
     "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
 )
 
-_UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
 _EMPTY_TEXT = "text content blocks must be non-empty"
 
 # --- the fields of a request -------------------------------------------------------------------------------------------
@@ -254,14 +253,14 @@ def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
         waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(inner)]
 
 
-def _messages(request: Mapping[str, Any]) -> Iterator[str]:
+def _messages(request: Mapping[str, Any]) -> list[str]:
     messages, system = request["messages"], request.get("system")
-    yield from _where({"messages: at least one message is required": not messages})
     empty = "all messages must have non-empty content except for the optional final assistant message"
-    yield from _where(
+    return _where(
         {
+            "messages: at least one message is required": not messages,
             **{f"messages.{n}: {empty}": not message.get("content") for n, message in enumerate(messages)},
-            'messages: first message must use the "user" role': messages[0]["role"] != "user",
+            'messages: first message must use the "user" role': any(message["role"] != "user" for message in messages[:1]),
             f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system),
         }
     )
@@ -269,26 +268,25 @@ def _messages(request: Mapping[str, Any]) -> Iterator[str]:
 
 def _blocks(said: Sequence[Turn]) -> Iterator[str]:
     """Texts hold something, and those of users cite nothing; a result is of one form."""
-    for turn in said:
-        for path, block in everywhere([turn]):
-            text = block["text"] if block["type"] == "text" else "x"
-            cited = turn.role != "assistant" and block["type"] == "text" and block.get("citations")
-            content, failed = block.get("content"), block["type"] == "tool_result" and block.get("is_error")
-            kinds = (
-                {part["type"] for part in content} if isinstance(content, list) and block["type"] == "tool_result" else set()
-            )
-            mixed = "search_result" in kinds and len(kinds) > 1
-            yield from _where(
-                {
-                    f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
-                    f"messages: {_EMPTY_TEXT}": not text,
-                    f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
-                    f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
-                    f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be": mixed,
-                    f"{path}.tool_result: content cannot be empty if `is_error` is true": failed and not content,
-                    f'{path}.tool_result: all content must be type "text" if `is_error` is true': failed and kinds - {"text"},
-                }
-            )
+    for role, path, block in ((turn.role, path, block) for turn in said for path, block in everywhere([turn])):
+        text, content = block["text"] if block["type"] == "text" else "x", block.get("content")
+        cited = role != "assistant" and block["type"] == "text" and block.get("citations")
+        is_result = block["type"] == "tool_result"
+        kinds = {part["type"] for part in blocks_of(content or ())} if is_result else set()
+        failed = is_result and block.get("is_error")
+        yield from _where(
+            {
+                f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
+                f"messages: {_EMPTY_TEXT}": not text,
+                f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
+                f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
+                f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be": (
+                    "search_result" in kinds and len(kinds) > 1
+                ),
+                f"{path}.tool_result: content cannot be empty if `is_error` is true": failed and not content,
+                f'{path}.tool_result: all content must be type "text" if `is_error` is true': failed and kinds - {"text"},
+            }
+        )
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -309,18 +307,15 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _schemas(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The schemas of strict tools and of structured output are closed, of supported keywords only, and not too large."""
-    schemas = {f"tools.{n}.custom.input_schema": tool.get("input_schema") for n, tool in enumerate(tools) if tool.get("strict")}
+    schemas = {f"tools.{n}.custom.input_schema": tool["input_schema"] for n, tool in enumerate(tools) if tool.get("strict")}
     strict_tools = len(schemas)
-    output = (request.get("output_config") or {}).get("format")
-    if output:
-        schemas["output_config.format.schema"] = output.get("schema")
-        yield from _where({"output_config.format.schema: Field required": not isinstance(output.get("schema"), Mapping)})
-    optional = unions = 0
-    for path, schema in schemas.items():
-        for part in _subschemas(schema):
-            optional += len(set(part.get("properties") or ()) - set(part.get("required") or ()))
-            unions += "anyOf" in part or isinstance(part.get("type"), list)
-            yield from _where(_faults_of_schema(path, part))
+    if output := (request.get("output_config") or {}).get("format"):
+        schemas["output_config.format.schema"] = output.get("schema") or {}
+    parts = [(path, part) for path, schema in schemas.items() for part in _subschemas(schema)]
+    for path, part in parts:
+        yield from _where(_faults_of_schema(path, part))
+    optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for _, part in parts)
+    unions = sum("anyOf" in part or isinstance(part.get("type"), list) for _, part in parts)
     yield from _where(
         {
             f"Too many strict tools ({strict_tools}). The maximum number of strict tools supported is {MAX_STRICT_TOOLS}.": (
@@ -339,26 +334,17 @@ def _schemas(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> 
 def _faults_of_schema(path: str, part: Mapping[str, Any]) -> dict[str, object]:
     kind, unsupported = part.get("type"), sorted(_UNSUPPORTED_KEYWORDS & set(part))
     is_open = kind == "object" and part.get("additionalProperties") is not False
-    undefined = set(part.get("required") or ()) - set(part.get("properties") or ())
     return {
         f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
         f"{path}: For '{kind}' type, properties {', '.join(unsupported)} are not supported": unsupported,
-        f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported": part.get("minItems", 0) > 1,
-        f"{path}: 'required' names properties that are not defined": undefined,
     }
 
 
-def _subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas in it."""
-    if not isinstance(schema, Mapping):
-        return
+def _subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and the schemas in it of properties, items and variants."""
     yield schema
-    inner = [schema.get("items")]
-    for name in ("properties", "$defs"):
-        inner += (schema.get(name) or {}).values()
-    for name in ("anyOf", "allOf", "oneOf"):
-        inner += schema.get(name) or ()
-    for part in inner:
+    items = [schema["items"]] if "items" in schema else []
+    for part in (*(schema.get("properties") or {}).values(), *items, *(schema.get("anyOf") or ())):
         yield from _subschemas(part)
 
 
@@ -373,7 +359,7 @@ def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> l
             "Thinking may not be enabled when tool_choice forces tool use.": thinking.get("type") == "enabled" and forced,
             "tool_choice may only be specified while providing tools.": choice and not tools,
             'tool_choice: type "tool" and "any" are not supported for this model.': (
-                forced and _UNFORCED.search(request["model"])
+                forced and not forces_tools(request["model"])
             ),
             f"Tool '{name}' not found in provided tools": name is not None and name not in [tool["name"] for tool in tools],
         }
@@ -395,25 +381,26 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
     )
     for before, turn in pairwise([Turn("assistant", 0), *said, Turn("user", len(said))]):
         asked = [block["id"] for _, block in before.of("tool_use")]
+        results = {path: block["tool_use_id"] for path, block in turn.of("tool_result")}
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
         missing = ", ".join(id for id in asked if id not in leading)
         yield from _where(
             {
                 f"messages.{turn.number - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{missing}. Each `tool_use` block must have a corresponding `tool_result` block in the next message.": missing
+                f"{missing}. Each `tool_use` block must have a corresponding `tool_result` block in the next message.": missing,
+                **{
+                    f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have "
+                    "a corresponding `tool_use` block in the previous message.": id not in asked
+                    for path, id in results.items()
+                },
+                **{
+                    f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}": (
+                        [*results.values()].count(id) > 1
+                    )
+                    for path, id in results.items()
+                },
             }
         )
-        results = [(path, block["tool_use_id"]) for path, block in turn.of("tool_result")]
-        for n, (path, id) in enumerate(results):
-            yield from _where(
-                {
-                    f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have "
-                    "a corresponding `tool_use` block in the previous message.": id not in asked,
-                    f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}": (
-                        id in [other for _, other in results[:n]]
-                    ),
-                }
-            )
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
@@ -452,5 +439,5 @@ def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequen
     system = request.get("system")
     places = [request, *tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
     found = sum(bool(place.get("cache_control")) for place in places)
-    words = f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
-    return _where({words: found > MAX_BREAKPOINTS})
+    most = f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided."
+    return _where({f"{most} Found {found}.": found > MAX_BREAKPOINTS})
