@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
+from ipy_websearch.citations.quantities import Date, Quantities, is_part_of_one, read
 from ipy_websearch.citations.words import (
     COMPARING,
     DENYING,
@@ -232,14 +232,12 @@ class AnswerText:
 
     def step(self) -> None:
         """Begin a new step."""
-        self._kept = (len(self._parts), self._backticks)
         self._begins = True
         self._held = self._before = ""
 
     def retract(self) -> None:
-        """Take back the text of this step."""
-        parts, self._backticks = self._kept
-        del self._parts[parts:]
+        """Take back all text: the question is asked anew."""
+        self._parts, self._backticks = [], 0
         self.step()
 
     def write(self, text: str) -> Shown:
@@ -263,10 +261,9 @@ class AnswerText:
     def _show(self, text: str) -> Shown:
         new = self.book.citations[self._told :]
         self._told += len(new)
-        if not text:
-            return [*map(Cited, new)]
-        self._parts.append(text)
-        return [*map(Cited, new), TextDelta(text)]
+        written = [text] if text else []
+        self._parts += written
+        return [*map(Cited, new), *map(TextDelta, written)]
 
     def _bound(self, text: str) -> str:
         """Return the text with each number in brackets made a mark or plain text, except in code (behind an odd backtick)."""
@@ -362,17 +359,18 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     claim, given = parse(sentence), parse("\n".join(texts))
     is_cut = any(len(text) in CUT and text.endswith("...") for text in texts)
     wrong, absent = _lacking_quantities(claim.quantities, given.quantities)
-    changed, lacking, others = _altered(claim, given)
+    changed, others = _altered(claim, given)
     score, is_other_name = 1.0, False
     if claim.language == given.language or "" in (claim.language, given.language):
         content = [word for part in claim.sentences for word in part.words if word not in STOP]
         facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
         score = _overlap(content, given.stems, facts, facts - len(wrong) - len(absent))
-        near, names = _nearest(frozenset(map(stem, content)), given), _lacking_names(claim, given)
+        near = _nearest(frozenset(map(stem, content)), given)
+        # In German all nouns are capitalised: names only show in sentences that are nearly equal.
+        names = _lacking_names(claim.source, given) if claim.language != "de" or not others else []
         # When nearly all else of it stands in one sentence of the passages, the name is another one.
         is_other_name = bool(names or is_cut) and any(_overlap(content, part.stems) >= 0.7 for part in near)
         wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
-        absent += lacking
         (wrong if is_other_name else absent).extend(names)
     if is_cut:
         wrong, absent, score = wrong if is_other_name else changed, [], 1.0
@@ -467,42 +465,36 @@ def _language(source: str, words: Sequence[str]) -> str:
 # --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
 
 
-def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
-    """Return the facts that are contradicted and those that are missing, for sentences that have a twin in the passages (a
-    sentence that is nearly equal), and the words of the other sentences. Of several twins the one that differs least counts."""
+def _altered(claim: Text, given: Text) -> tuple[list[str], list[str]]:
+    """Return the facts that are contradicted in sentences that have a twin in the passages (a sentence that is nearly equal),
+    and the words of the other sentences. Of several twins the one that differs least counts."""
     wrong: list[str] = []
-    absent: list[str] = []
     others: list[str] = []
     for sentence in claim.sentences:
         enough = TWIN * len(sentence.stems)
         among = given.sentences if len(sentence.stems & given.stems) >= enough else ()
         twins = [twin for twin in among if len(sentence.stems & twin.stems) >= enough]
-        changes = [change for twin in twins if (change := _change(sentence, twin, claim.language == "de")) is not None]
-        nearest = min(changes, key=lambda change: len(change[0]) + len(change[1]), default=([], []))
-        wrong += nearest[0]
-        absent += nearest[1]
+        changes = [change for twin in twins if (change := _change(sentence, twin)) is not None]
+        nearest: list[str] = min(changes, key=len, default=[])
+        wrong += nearest
         others += () if changes else sentence.words
-    return wrong, absent, others
+    return wrong, others
 
 
-def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
-    """Return the facts that a twin contradicts and those that it lacks; None when the two are not nearly equal."""
+def _change(sentence: Sentence, twin: Sentence) -> list[str] | None:
+    """Return the facts that a twin contradicts; None when the two are not nearly equal."""
     turned = _turned(sentence.words, twin.words)
     if turned is None:
         return None
     own, other = read(sentence.source), read(twin.source)
-    wrong, absent = _lacking_quantities(own, other)
-    # In German, capitalised words behind the first may be names.
-    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()] if is_german else []
-    absent += [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
-    return turned + wrong + _replaced(own, other), absent
+    return turned + _lacking_quantities(own, other)[0] + _replaced(own, other)
 
 
 def _replaced(own: Quantities, twin: Quantities) -> list[str]:
     """Return the numbers and dates that stand where a twin with as many has another one."""
     numbers = zip(own.numbers, twin.numbers, strict=True) if len(own.numbers) == len(twin.numbers) else ()
     days = zip(own.dates, twin.dates, strict=True) if len(own.dates) == len(twin.dates) else ()
-    found = [number.text for number, other in numbers if number.demanded and not number.stands_for(other)]
+    found = [number.text for number, other in numbers if number.demanded and not number.agrees(other)]
     return found + [day.text for day, other in days if not day.agrees(other)]
 
 
@@ -527,8 +519,16 @@ def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
 
 def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str], list[str]]:
     """Return the numbers and dates which the passages contradict, and those that they lack."""
-    numbers = [number for number in asked.numbers if number.demanded and not _stands(number, given)]
-    days = [day.text for day in asked.dates if not _is_given(day, given)]
+    numbers = [
+        number
+        for number in asked.numbers
+        if number.demanded
+        and not any(map(number.agrees, given.numbers))
+        and not (number.plain in given.years and number.kinds == {""})
+    ]
+    days = [
+        day.text for day in asked.dates if not any(map(day.agrees, given.dates)) or (day.years and not day.years & given.years)
+    ]
     others = dict.fromkeys(given.numbers) if numbers else ()  # each once: pages repeat their years
     unused = [other for other in others if not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)]
     kinds = {kind for other in unused for kind in other.kinds}
@@ -539,21 +539,13 @@ def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str]
     return wrong, [n.text for n in numbers if n not in contradicted] + ([] if given.dates else days)
 
 
-def _is_given(day: Date, given: Quantities) -> bool:
-    return any(map(day.agrees, given.dates)) and not (day.years and not day.years & given.years)
-
-
-def _stands(number: Number, given: Quantities) -> bool:
-    return any(map(number.agrees, given.numbers)) or (number.plain in given.years and number.kinds == {""})
-
-
 # --- names ------------------------------------------------------------------------------------------------------------------
 
 
-def _lacking_names(claim: Text, given: Text) -> list[str]:
+def _lacking_names(sentence: str, given: Text) -> list[str]:
     """Return the names that do not stand in the passages, neither as words nor as initials."""
     lacking = []
-    for name in _names(claim.source) if claim.language != "de" else ():  # in German all nouns are capitalised
+    for name in _names(sentence):
         words = tokenize(name)
         absent = {word for word in words if given.stems.isdisjoint(_roots(word))}
         if absent and not _abbreviated(name, words, given):
@@ -600,16 +592,14 @@ def _names(sentence: str) -> list[str]:
 def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = frozenset(others) & COMPARING
-    if not words:  # most sentences; a long answer has hundreds
-        return []
-    around = frozenset(word for sentence in near for word in sentence.words)
+    around = frozenset(word for sentence in near for word in sentence.words) if words else words
     opposed = [one for one, other in OPPOSITES if not words & other and around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 
 
 def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
-    if not near or not words:
+    if not near:
         return []
     if denials := list(_denials(words, NOT)):
         return [word for word, scope in denials if not any(scope & _denied(part.words, DENYING) for part in near)]

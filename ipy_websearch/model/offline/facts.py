@@ -16,7 +16,6 @@ from ipy_websearch.providers.passages import content_words, stem, stems
 
 MOST_ROWS = 20
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
-_NO_CELL = {"value": None, "source": "", "quote": "", "confidence": 0.0}
 
 
 def facts_of(source: Source) -> dict[str, str]:
@@ -61,7 +60,7 @@ def _cell(name: str, asked: str, text: str, schema: Mapping[str, Any], sources: 
         quote, value = _value(name, asked, source, schema)
         if value is not None:
             return {"value": value, "source": source.url, "quote": quote, "confidence": 1.0}
-    return _NO_CELL
+    return {"value": None, "source": "", "quote": "", "confidence": 0.0}
 
 
 def _value(name: str, asked: str, source: Source, schema: Mapping[str, Any]) -> tuple[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import Any
 
-from ipy_websearch.citations import quote_has
+from ipy_websearch.citations import SENTENCE_END, quote_has
 from ipy_websearch.model.requests import content_of
 from ipy_websearch.providers.passages import Piece, content_words, scores, stem, stems, words_in
 from ipy_websearch.tools.base import UNREAD
@@ -148,12 +148,12 @@ def answer_blocks(talk: Conversation) -> list[dict[str, Any]]:
     if not passages:
         return [{"type": "text", "text": f"No model read these words. {_why_nothing(talk)} {SETS_KEY}"}]
     wanted = {stem(word) for word in content_words(talk.query)}
-    telling = [(passage, wanted.difference(stems(passage.source.title))) for passage in passages]
-    quotes = [replace(passage, text=_excerpt(passage.text, words)) for passage, words in telling]
-    parts = [cited_text(quote, "> " + _emphasized(quote.text, wanted)) for quote in quotes]
-    parts.insert(0, {"type": "text", "text": LABEL})
-    if (found := answering_sentence(talk.query, talk.sources)) is not None:
-        parts.insert(0, cited_text(found, found.text))
+    quotes = [
+        replace(passage, text=_excerpt(passage.text, wanted.difference(stems(passage.source.title)))) for passage in passages
+    ]
+    first = answering_sentence(talk.query, talk.sources)
+    parts = [cited_text(first, first.text)] if first else []
+    parts += [{"type": "text", "text": LABEL}, *(cited_text(quote, f"> {_emphasized(quote.text, wanted)}") for quote in quotes)]
     gap = {"type": "text", "text": "\n\n"}
     return [block for part in parts for block in (part, gap)][:-1]
 
@@ -180,8 +180,8 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     chosen = (by_name or (lines if len(about) > 1 else []))[:most]
     last = [] if chosen else lines[:1]
     for passage in _ranked(wanted, sources, about):
-        alike = [other for other in chosen if other.source is passage.source]
-        if len(alike) < 2 and len(chosen) + len(last) < most:
+        alike = sum(other.source is passage.source for other in chosen)
+        if alike < 2 and len(chosen) + len(last) < most:
             chosen.append(passage)
     return chosen + last
 
@@ -226,9 +226,6 @@ def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[So
 
 # --- the sentence that may stand first ---------------------------------------------------------------------------------
 
-_SENTENCE = re.compile(
-    r"""(?<=[.!?])(?<!\b(?:St|Dr|Mr|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|U\.S)\.)\s+(?=["“(]?[A-Z0-9ÀÁÅÄÉÖÜ])|(?<=[。！？])"""
-)
 _SHUT = re.compile(
     r"""\b(?:who|whom|whose|where|when|why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next
     |upcoming|still|ever|this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus
@@ -250,7 +247,7 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
         for source in about
         for at, paragraph in enumerate(source.paragraphs)
         if not paragraph.startswith(FACTS)
-        for sentence in _SENTENCE.split(paragraph)
+        for sentence in SENTENCE_END.split(paragraph)
         if _answers(sentence, wanted, source)
     ]
     return min(fitting, key=lambda passage: len(passage.text), default=None)
@@ -275,15 +272,11 @@ def _excerpt(text: str, wanted: set[str]) -> str:
 
 def _emphasized(text: str, wanted: set[str]) -> str:
     """Return a passage as Markdown that shows its own characters, the wanted words in bold."""
-    shown = _escaped(text)
+    shown = re.sub(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))", r"\\\1", text)
     for match in reversed(list(words_in(shown))):
         if stem(match[0]) in wanted:
             shown = f"{shown[: match.start()]}**{match[0]}**{shown[match.end() :]}"
     return shown.replace("** **", " ")
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
 
 def cited_text(passage: Passage, shown: str) -> dict[str, Any]:
