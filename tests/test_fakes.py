@@ -108,9 +108,6 @@ FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
 FOREIGN = {"type": "web_search_result", "url": "https://a.example/", "title": "A", "encrypted_content": "made up"}
 
 
-PAUSED = [words("Let me look."), SERVER_CALL]
-
-
 THOUGHT = {"type": "thinking", "thinking": "Let me think.", "signature": "sig1"}
 
 
@@ -315,7 +312,7 @@ def examined(body: JSON) -> str:
     issued.note({"content": [THOUGHT]})
     issued.note({"content": [THOUGHT, call("toolu_thought")]})
     issued.note({"content": [TIED]}, {**CASES[0][1], "messages": [user("hi")]})
-    issued.note({"content": PAUSED, "stop_reason": "pause_turn"})
+    issued.note({"content": [words("Let me look."), SERVER_CALL], "stop_reason": "pause_turn"})
     try:
         examine(json.loads(json.dumps(body)), issued)
     except Refused as refused:

@@ -222,5 +222,5 @@ def _may_cite(body: Mapping[str, Any]) -> bool:
         return False
     blocks = [block for message in body["messages"] for block in blocks_of(message)]
     blocks += [inner for block in blocks if block.get("type") == "tool_result" for inner in blocks_of(block)]
-    own = [block.get("citations") for block in blocks if block.get("type") == "search_result"]
+    own = (block.get("citations") for block in blocks if block.get("type") == "search_result")
     return all(isinstance(citations, Mapping) and citations.get("enabled") for citations in own)

@@ -333,8 +333,8 @@ class EventWriter:
         """Return the events that end the message with the usage of all requests."""
         # At the end the API repeats counts, and not what else is said at the beginning.
         counts = {name: value for name, value in usage.items() if isinstance(value, int) or name == "server_tool_use"}
-        delta = {**_NO_REASON, **self.delta}
-        return [{"type": "message_delta", "delta": delta, **self.rest, "usage": counts}, {"type": "message_stop"}]
+        ending = {"type": "message_delta", "delta": {**_NO_REASON, **self.delta}, **self.rest, "usage": counts}
+        return [ending, {"type": "message_stop"}]
 
     def message(self, content: list[Block], usage: Mapping[str, Any]) -> dict[str, Any]:
         """Return the message as a whole, with the blocks that its events add up to."""

@@ -72,7 +72,6 @@ class InterceptedCall(Face):
     closed: bool = False
     loop: Loop = field(init=False)
     _wire: Exchange = field(init=False)
-    _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
     _outbox: list[Event] = field(default_factory=list)
@@ -80,20 +79,19 @@ class InterceptedCall(Face):
     _refusals: int = 0
 
     def __post_init__(self) -> None:
-        messages = self.history.messages
         self.writer = EventWriter(self.history.sources)
         self._places = {tool.index: tool for tool in self.wanted if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
         self._kinds = {name: kind for name, kind in NAMES.items() if name not in others and OUR_NAMES[kind] in self.tools}
         self._kinds |= {tool.name: tool.kind for tool in self._places.values()}
-        fetches = OUR_NAMES["fetch"] in self.tools
-        context = ToolContext({url for message in messages for url in known_addresses(message)} if fetches else set())
+        told = self.history.messages if OUR_NAMES["fetch"] in self.tools else ()
+        context = ToolContext({url for message in told for url in known_addresses(message)})
         rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in self.wanted)]), MOST_ROUNDS)
         # Uses and seconds have limits of each tool's own.
         meter = Meter(Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=3_600.0))
         runner = CallRunner(self.tools, context, Panels(), self.booking.budget, meter, self.history.render)
         # A first request is the SDK's to send again.
-        self.loop = Loop(self, self._sent, runner, messages, retries=0)
+        self.loop = Loop(self, self._sent, runner, self.history.messages, retries=0)
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 
@@ -175,9 +173,6 @@ class InterceptedCall(Face):
         """Return the next request; the final one may not call our tools."""
         body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
         body["messages"] = self._marked() if self._replies else self.loop.messages
-        if self._container:  # code that the platform ran goes on where it was, with its files
-            own = body.get("container")
-            body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
         if tools := self._offered(final):
             body["tools"] = tools
             if choice := self._choice(final):
@@ -189,7 +184,6 @@ class InterceptedCall(Face):
         if not (reply.complete and self.writer.head):
             raise ModelError("the model's answer ended too soon, or has no beginning", status=200, kind="api_error")
         self._replies += 1
-        self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
         self.loop.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
@@ -291,8 +285,8 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
     if message["role"] == "user":
         return addresses_of(message)
-    results = [block for block in blocks_of(message) if str(block.get("type")).endswith("_tool_result")]
-    return {hit["url"] for block in results for hit in blocks_of(block) if isinstance(hit.get("url"), str)}
+    blocks = (block for block in blocks_of(message) if str(block.get("type")).endswith("_tool_result"))
+    return {hit["url"] for block in blocks for hit in blocks_of(block) if isinstance(hit.get("url"), str)}
 
 
 def _handed_back(reply: Reply) -> bool:

@@ -84,9 +84,11 @@ def open_in_process(reply: Callable[..., Any] | None = None) -> Any:
 
     from ipy_websearch.model.offline.server import OfflineTransport, reply_to
 
-    http_client = anthropic.DefaultAsyncHttpxClient(transport=OfflineTransport(reply or reply_to))
     return anthropic.AsyncAnthropic(
-        api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
+        api_key=OFFLINE_MODEL,
+        base_url="http://offline.invalid",
+        http_client=anthropic.DefaultAsyncHttpxClient(transport=OfflineTransport(reply or reply_to)),
+        max_retries=0,
     )
 
 
@@ -157,9 +159,8 @@ class ModelClient:
         body = {**body, "stream": True} if streamed else body
         with self.opened() as client:
             # The body is JSON already; the SDK's own preparation, which the clouds need, copies all of it value by value.
-            sent: dict[str, Any] = {"content": json.dumps(body, ensure_ascii=False).encode()}
-            if self.platform.name in CLOUDS:
-                sent = {"body": dict(body)}
+            is_cloud = self.platform.name in CLOUDS
+            sent = {"body": dict(body)} if is_cloud else {"content": json.dumps(body, ensure_ascii=False).encode()}
             response = await client.post(
                 MESSAGES, cast_to=httpx2.Response, options={"timeout": client.timeout}, stream=streamed, **sent
             )
@@ -359,8 +360,6 @@ def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
 
 # --- a reply -----------------------------------------------------------------------------------------------------------
 
-_STRINGS = ("id", "name", "tool_use_id", "text", "thinking")
-
 
 @dataclass(slots=True)
 class Reply:
@@ -433,9 +432,8 @@ class Reply:
             self.container = container
 
     def _start(self, index: int, block: dict[str, Any]) -> None:
-        block.update({name: _string(block[name]) for name in _STRINGS if name in block})
+        block.update({n: _string(block[n]) for n in ("id", "name", "tool_use_id", "text", "thinking") if n in block})
         if block.get("type") == "text":
-            block.setdefault("text", "")
             block["citations"] = list(map(dict, block.get("citations") or []))
         self.blocks[index] = block
         self._open.add(index)
@@ -490,7 +488,6 @@ SPENT = "billing_error"  # the API's kind for an account whose money is used up,
 _TRANSIENT = frozenset(
     "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
 )
-_HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the request; httpx calls them ConnectError too
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
@@ -565,7 +562,8 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     name = type(cause).__name__
     said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
     detail = shorten(redact(plain(said) or name), 160)
-    sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in _HUNG_UP
+    # What aiohttp raises after the request, httpx calls ConnectError too.
+    sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in ("ServerDisconnectedError", "ClientOSError")
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     advice = "check ANTHROPIC_BASE_URL, where it is set, and the network, or use --model offline"
     return ModelError(f"could not reach the model at {address}: {detail}; {advice}", kind=kind)

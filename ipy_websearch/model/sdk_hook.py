@@ -70,7 +70,6 @@ COUNT = f"{MESSAGES}/count_tokens"
 # (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60.
 PING_S = 10.0
 
-_OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
 
 
@@ -230,7 +229,11 @@ class Exchange:
     def _answered(self, **body: Any) -> Any:
         """Return the caller's response, with `content` or `stream` as its body."""
         kind = b"text/event-stream; charset=utf-8" if self._request.stream else b"application/json"
-        headers = [each for each in self.first.http_response.headers.raw if each[0].lower() not in _OF_THE_BODY]
+        headers = [
+            (name, value)
+            for name, value in self.first.http_response.headers.raw
+            if name.lower() not in (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
+        ]
         return self._response(200, headers=[*headers, (b"content-type", kind)], **body)
 
     def _failed(self, error: ModelError) -> Any:
@@ -408,8 +411,7 @@ def with_interception(client: ClientT, interceptor: WebSearchInterceptor) -> Cli
 
 def platform_of(client: Any) -> Platform:
     """Return the platform behind an SDK client. An address may be anybody's, so nothing is taken to search there by itself."""
-    names = " ".join(kind.__name__ for kind in type(client).__mro__)
-    if cloud := re.search("Bedrock|Vertex|Foundry", names):
+    if cloud := re.search("Bedrock|Vertex|Foundry", " ".join(kind.__name__ for kind in type(client).__mro__)):
         return PLATFORMS[cloud[0].lower()]
     host = client.base_url.host
     if host == "anthropic.com" or host.endswith(".anthropic.com"):
@@ -423,11 +425,13 @@ def _thread_refusal() -> anthropic.BadRequestError:
     The SDK's tool runner asks for one first and goes on with whole histories when it reads this (anthropic 2.12
     `lib/threads/_thread_state.py`, read 2026-11).
     """
-    message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
-    details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
-    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
-    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", f"http://localhost{MESSAGES}"))
-    return anthropic.BadRequestError(message, response=response, body=body)
+    error = {
+        "type": "invalid_request_error",
+        "message": "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead",
+        "details": {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]},
+    }
+    response = httpx2.Response(400, request=httpx2.Request("POST", f"http://localhost{MESSAGES}"))
+    return anthropic.BadRequestError(str(error["message"]), response=response, body={"type": "error", "error": error})
 
 
 # --- the server behind the proxy ----------------------------------------------------------------------------------------
@@ -474,7 +478,7 @@ class Upstream:
         Raises:
             ModelError: the server could not be reached, or lacks what is asked for (`status` 404).
         """
-        path, streamed = target.partition("?")[0], isinstance(body, Mapping) and bool(body.get("stream"))
+        path, streamed = target.partition("?")[0], isinstance(body, Mapping) and body.get("stream")
         if self.cloud and path not in (MESSAGES, COUNT):
             raise ModelError(f"{self.cloud} has no {path}; this proxy answers {MESSAGES} and {COUNT} there", status=404)
         request = FinalRequestOptions.construct(
@@ -484,9 +488,9 @@ class Upstream:
             json_data=body,
             content=content if body is None else None,
         )
-        kind = anthropic.AsyncStream[Any] if streamed else None
+        stream = {"stream": True, "stream_cls": anthropic.AsyncStream[Any]} if streamed else {}
         try:
-            response = await self._client.request(object, request, stream=streamed, stream_cls=kind)
+            response = await self._client.request(object, request, **stream)
         except anthropic.APIStatusError as exc:
             yield exc.status_code, _given_back(exc.response.headers), exc.response.aiter_bytes()
             return

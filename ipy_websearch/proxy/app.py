@@ -165,5 +165,5 @@ def _told(exc: BaseException) -> Response:
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error in the form of the Messages API."""
-    kind = _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
-    return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status_code=status, headers=headers)
+    error = {"type": _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error"), "message": message}
+    return JSONResponse({"type": "error", "error": error}, status_code=status, headers=headers)

@@ -17,8 +17,8 @@ import anthropic
 
 from ipy_websearch.interception import intercept
 from tests.benchmarks import keep, light_environment, table
+from tests.benchmarks.hand import SYSTEM, TOOL, HandLoop
 from tests.benchmarks.loop import compared
-from tests.benchmarks.peers import SYSTEM, TOOL, HandLoop
 from tests.benchmarks.server import BenchmarkServer
 
 MODEL = "claude-sonnet-5-5"
@@ -27,7 +27,7 @@ PLAN = "r=1 p=1 n=40"
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
-    "for the model, in turns. By hand is the loop of `peers.py`, without ledger, cache, limits and native shape. Medians."
+    "for the model, in turns. By hand is the loop of `hand.py`, without ledger, cache, limits and native shape. Medians."
 )
 Ask = Callable[[str], Awaitable[Any]]
 _closers: list[Callable[[], Awaitable[None]]] = []  # of the clients that are measured

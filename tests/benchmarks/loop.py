@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from tests.benchmarks import environment, keep, light_environment, table
-from tests.benchmarks.peers import HandLoop
+from tests.benchmarks.hand import HandLoop
 from tests.benchmarks.server import BenchmarkServer
 
 TURNS = 7

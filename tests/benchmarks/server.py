@@ -79,7 +79,8 @@ class Service:
         self.counts["requests"] += 1
         if refusal := self._refusal():
             self.counts["refused"] += 1
-            headers = {"retry-after": str(self.settings["retry_after"])} if self._names_a_time(refusal) else {}
+            named = refusal == 429 and self.settings["retry_after"]
+            headers = {"retry-after": str(named)} if named else {}
             error = {"type": ERRORS.get(refusal, "api_error"), "message": f"error {refusal}"}
             return web.json_response({"type": "error", "error": error}, status=refusal, headers=headers)
         self.active += 1
@@ -96,14 +97,9 @@ class Service:
         return web.Response(text=body, content_type="application/json", headers={"request-id": "req_1"})
 
     def _refusal(self) -> int:
-        if self.settings["status"]:
-            return int(self.settings["status"])
         if self.settings["cap"] and self.active >= self.settings["cap"]:
             return 429
-        return 529 if self.random.random() < self.settings["share_529"] else 0
-
-    def _names_a_time(self, status: int) -> bool:
-        return status == 429 and bool(self.settings["retry_after"])
+        return self.settings["status"] or (529 if self.random.random() < self.settings["share_529"] else 0)
 
     def reply(self, asked: JSON) -> tuple[JSON, float]:
         """Return the message that answers a request, and the seconds between its pieces."""
@@ -165,15 +161,13 @@ class Service:
 
     def _batch(self, number: int, *, ended: bool = True) -> JSON:
         size = len(self.batches[number])
-        counts = {"processing": 0 if ended else size, "succeeded": size * ended, "errored": 0, "canceled": 0, "expired": 0}
-        status = "ended" if ended else "in_progress"
-        where = f"/v1/messages/batches/batch_{number}"
-        facts = {
-            "request_counts": counts,
+        return {
+            "id": f"batch_{number}",
+            "processing_status": "ended" if ended else "in_progress",
+            "request_counts": {"processing": size * (not ended), "succeeded": size * ended},
             "created_at": "2026-11-24T00:00:00Z",
-            "results_url": f"{where}/results" if ended else None,
+            "results_url": f"/v1/messages/batches/batch_{number}/results" if ended else None,
         }
-        return {"id": f"batch_{number}", "processing_status": status, **facts}
 
 
 async def _stream(request: web.Request, found: JSON, gap_s: float) -> web.StreamResponse:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -206,15 +207,14 @@ def error(
     return Failure(status, body, sent)
 
 
-def recorded(name: str, *, status: int | None = None) -> Recording | Failure:
-    """A recorded body out of tests/data/wire/anthropic: a message, a stream, or an error body."""
-    content = (WIRE / "anthropic" / name).read_text(encoding="utf-8")
-    if name.endswith(".sse"):
-        return Recording(sse.assemble(sse.decode(content)), content)
+def recorded(name: str, *, status: int | None = None) -> Any:
+    """A recorded body out of tests/data/wire/anthropic: a message, a stream (packed or not), or an error body."""
+    content = (WIRE / "anthropic" / name).read_bytes()
+    if ".sse" in name:
+        stream = (gzip.decompress(content) if name.endswith(".gz") else content).decode()
+        return Recording(sse.assemble(sse.decode(stream)), stream)
     body = json.loads(content)
-    if body.get("type") == "error":
-        return Failure(status or STATUS[body["error"]["type"]], body)
-    return Failure(status, body) if status else Recording(body)
+    return Failure(status or STATUS[body["error"]["type"]], body) if body.get("type") == "error" else Recording(body)
 
 
 def search_results(request: JSON) -> list[Block]:
@@ -228,18 +228,15 @@ def search_results(request: JSON) -> list[Block]:
     return found
 
 
-def search_result_location(results: Sequence[Block], index: int, first: int, last: int | None = None) -> JSON:
-    """Return the citation of block `first` (to `last`, inclusive) of search result `index`."""
-    index = index % len(results) if results else index
+def search_result_location(results: Sequence[Block], index: int, block: int) -> JSON:
+    """Return the citation of a block of search result `index`."""
     result = results[index]
-    end = (first if last is None else last) + 1
-    cited = "".join(part["text"] for part in result["content"][first:end])
     return {
         "type": "search_result_location",
-        "cited_text": cited,
+        "cited_text": "".join(part["text"] for part in result["content"][block : block + 1]),
         "source": result["source"],
         "title": result["title"],
-        "search_result_index": index,
-        "start_block_index": first,
-        "end_block_index": end,
+        "search_result_index": index % len(results),
+        "start_block_index": block,
+        "end_block_index": block + 1,
     }

@@ -19,7 +19,7 @@ from ipy_websearch.results import Usage
 from tests.contract.helpers import ask, search
 from tests.fakes import sse
 from tests.fakes.raw_http import RawServer, answer
-from tests.fakes.replies import WIRE, Recording, recorded
+from tests.fakes.replies import WIRE, recorded
 
 FOLDER = WIRE / "anthropic"
 STREAMS = sorted(path.name for path in FOLDER.glob("*.sse*"))
@@ -28,16 +28,11 @@ MESSAGES = sorted(name for name, body in BODIES.items() if body.get("type") == "
 ERRORS = sorted(name for name, body in BODIES.items() if body.get("type") == "error")
 
 
-def reply_of(name: str) -> Any:
-    content = gzip.decompress((FOLDER / name).read_bytes()).decode() if name.endswith(".gz") else ""
-    return Recording(sse.assemble(sse.decode(content)), content) if content else recorded(name)
-
-
 @pytest.mark.parametrize("name", [*STREAMS, *MESSAGES])
 def test_a_recorded_reply_comes_out_of_the_loop_as_it_went_in(messages_api: Any, session: Any, name: str) -> None:
     """Its text (marks apart), its sources and its usage are those of the answer, and it costs what these tokens do;
     calls of unknown tools are refused."""
-    reply = reply_of(name)
+    reply = recorded(name)
     messages_api.allow_refusals = True
     messages_api.reply(reply)
     messages_api.behave(lambda request: ["And so on."])
@@ -73,7 +68,7 @@ def test_a_stream_without_event_lines_with_other_line_ends_and_nulls_is_understo
     messages_api: Any, session: Any, end: str
 ) -> None:
     """Some proxies send data lines only, or every field of an event, used or not; all three are line ends of such streams."""
-    made: Any = recorded("synthetic_sse_no_event_lines.sse")
+    made = recorded("synthetic_sse_no_event_lines.sse")
     nulls = {"index": None, "delta": None, "content_block": None}
     made.stream = "".join(f"data: {json.dumps({**nulls, **event})}{end}{end}" for _, event in sse.decode(made.stream))
     messages_api.reply(made)
