@@ -24,8 +24,8 @@ from aiohttp import web
 from tests.fakes.server import Handler, Received, Server, receive
 
 JSON = dict[str, Any]
-# What a parameter may be: a regular expression, whole numbers, or a JSON type; "" is anything.
-Form = str | range | type
+# What a parameter may be: a regular expression, whole numbers, the most entries of a list, or a JSON type; "" is anything.
+Form = str | range | int | type
 Hit = dict[str, Any]
 Behaviour = Callable[[JSON], Any]
 
@@ -77,13 +77,8 @@ class Answer:
     fields: JSON = field(default_factory=dict)
 
 
-@dataclass(slots=True)
 class Refusal(Exception):
-    """The engine refuses a request with this status and body."""
-
-    status: int
-    body: Any
-    reason: str
+    """The engine refuses a request: `args` are the status, the body, and the reason for the test's author."""
 
 
 class Engine(Server):
@@ -93,6 +88,9 @@ class Engine(Server):
     key_name = ""
     # Environment variable of the base address.
     url_name = ""
+    path, method, key_header = "/search", "POST", "authorization"
+    # The status with which a wrong parameter is refused.
+    refused_with = 400
     # The parameters of a search; `query` and `count` (with its default) name two of them.
     fields: Mapping[str, Form] = {}
     query = "query"
@@ -115,10 +113,8 @@ class Engine(Server):
 
     def fail(self, status: int, *, times: int = 1, headers: Mapping[str, str] | None = None, body: Any = None) -> None:
         """Queue an error, in the engine's own shape unless a body is given."""
-        for _ in range(times):
-            self._queue.append(
-                Answer(body=self.error_body(status) if body is None else body, status=status, headers=dict(headers or {}))
-            )
+        said = self.error_body(status) if body is None else body
+        self._queue.extend([Answer(body=said, status=status, headers=dict(headers or {}))] * times)
 
     def behave(self, function: Behaviour | None) -> None:
         """Let a function from the parameters answer whenever the queue is empty."""
@@ -149,11 +145,32 @@ class Engine(Server):
         """Return an error body in the engine's own shape."""
         return {"error": {"code": status, "message": message or f"Error {status}"}}
 
-    def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON]) -> Handler:
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve one path."""
+        return [(self.method, self.path, self.serve(self.look))]
+
+    def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        """Return a body with these results: they have the names of several engines at once."""
+        results = [
+            {
+                "url": entry["url"],
+                "title": entry["title"],
+                **dict.fromkeys(("content", "snippet", "text"), entry["description"]),
+                "highlights": [entry["description"], *entry["extra"]],
+                "date": entry["date"] and entry["date"][:10],
+                **dict.fromkeys(("publishedDate", "published_date"), entry["date"]),
+                "score": entry["score"],
+            }
+            for entry in hits
+        ]
+        credits = 2 if values.get("search_depth") == "advanced" else 1
+        return {"results": results, "usage": {"credits": credits}, "costDollars": {"total": 0.007}}
+
+    def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON] | None = None) -> Handler:
         """Return the handler of one path.
 
         `look` refuses, or returns (query, count) for the script to answer, or an `Answer` of its own; `shape` makes the body
-        out of results.
+        out of results (None: as the class does it).
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -162,8 +179,8 @@ class Engine(Server):
             try:
                 seen = look(received)
             except Refusal as refusal:
-                received.status, received.refusal = refusal.status, refusal.reason
-                return _respond(refusal.status, refusal.body, {})
+                received.status, body, received.refusal = refusal.args
+                return _respond(refusal.args[0], body, {})
             answer = seen if isinstance(seen, Answer) else self._next(received.values(), *seen)
             await asyncio.sleep(self.latency_s + answer.delay_s)
             if answer.hang_up and request.transport is not None:
@@ -171,7 +188,7 @@ class Engine(Server):
                 return web.Response()
             body = answer.body
             if body is None:
-                body = shape(list(answer.results or [])[: seen[1]], received.values()) | answer.fields
+                body = (shape or self.shape)(list(answer.results or [])[: seen[1]], received.values()) | answer.fields
             received.status, received.answer = answer.status, body
             return _respond(answer.status, body, answer.headers)
 
@@ -188,22 +205,19 @@ class Engine(Server):
         values = received.values()
         if self.key_name and not self.has_key(received):
             raise Refusal(401, self.error_body(401), "the key is missing or wrong")
-        for name, value in values.items():
-            if name not in fields:
-                raise self.invalid(name, "the parameter is not known")
-            if not fits(value, fields[name]):
-                raise self.invalid(name, f"{value!r} is not {fields[name]}")
-        if not values.get(required or self.query):
-            raise self.invalid(required or self.query, "the parameter is required")
+        wrong = [name for name, value in values.items() if name not in fields or not fits(value, fields[name])]
+        if wrong or not values.get(required or self.query):
+            name = [*wrong, required or self.query][0]
+            raise self.invalid(name, f"{values.get(name)!r} is not {fields.get(name, 'known')}")
         return values
 
     def has_key(self, received: Received) -> bool:
         """Return True when the key is there."""
-        return received.headers.get("authorization") == f"Bearer {self.key}"
+        return received.headers.get(self.key_header, "").removeprefix("Bearer ") == self.key
 
     def invalid(self, name: str, why: str) -> Refusal:
         """Return the refusal of a parameter."""
-        return Refusal(400, self.error_body(400, f"{name}: {why}"), f"{name}: {why}")
+        return Refusal(self.refused_with, self.error_body(self.refused_with, f"{name}: {why}"), f"{name}: {why}")
 
     def scripted(self, body: JSON) -> Answer:
         """Return the next scripted answer, or else this body."""
@@ -219,10 +233,9 @@ class Engine(Server):
 
 
 def _respond(status: int, body: Any, headers: Mapping[str, str]) -> web.Response:
-    if isinstance(body, bytes):
-        return web.Response(body=body, status=status, headers=headers)
-    if isinstance(body, str):
-        return web.Response(text=body, status=status, headers=headers, content_type="text/html")
+    if isinstance(body, bytes | str):
+        data = body if isinstance(body, bytes) else body.encode()
+        return web.Response(body=data, status=status, headers=headers, content_type="text/html")
     return web.json_response(body, status=status, headers=headers)
 
 
@@ -237,21 +250,19 @@ def fits(value: Any, form: Form) -> bool:
         return isinstance(value, form)
     if isinstance(form, range):
         return str(value).isdigit() and int(value) in form
+    if isinstance(form, int):
+        return isinstance(value, list) and len(value) <= form
     return not form or (isinstance(value, str) and re.fullmatch(form, value) is not None)
 
 
 # --- Brave -----------------------------------------------------------------------------------------------------------
 
 
-_TOO_MANY = r"\s*(?:\S+\s+){{{}}}\S"
-
-
 class Brave(Engine):
     """Brave Search: web search, rich results and LLM context, as described on api-dashboard.search.brave.com."""
 
-    key_name, url_name = "BRAVE_API_KEY", "BRAVE_BASE_URL"
-
-    query, count = "q", ("count", 20)
+    key_name, url_name, key_header = "BRAVE_API_KEY", "BRAVE_BASE_URL", "x-subscription-token"
+    query, count, refused_with = "q", ("count", 20), 422
     BOTH = parameters(
         "search_lang spellcheck goggles",
         country="ALL|[A-Za-z]{2}",
@@ -261,13 +272,13 @@ class Brave(Engine):
     fields = BOTH | parameters(
         "ui_lang text_decorations result_filter goggles_id units extra_snippets summary enable_rich_callback "
         "include_fetch_metadata operators",
-        q=f"(?s)(?!{_TOO_MANY.format(50)}).{{1,400}}",
+        q=r"(?s)(?!\s*(\S+\s+){50}\S).{1,400}",
         count=range(1, 21),
         offset=range(10),
     )
     CONTEXT = BOTH | parameters(
         "enable_local enable_source_metadata",
-        q=f"(?s)(?!{_TOO_MANY.format(75)}).{{1,600}}",
+        q=r"(?s)(?!\s*(\S+\s+){75}\S).{1,600}",
         count=range(1, 51),
         maximum_number_of_urls=range(1, 51),
         maximum_number_of_tokens=range(1024, 32769),
@@ -279,47 +290,28 @@ class Brave(Engine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rich: dict[str, JSON] = {}
+        self.rich: JSON = {}
 
     def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve the three paths, to GET and POST."""
-        web_search = self.serve(self.look, self._shape_web)
-        context = self.serve(self._look_context, self._shape_context)
+        """Serve the three paths, the searches to GET and POST."""
         return [
-            ("GET", "/res/v1/web/search", web_search),
-            ("POST", "/res/v1/web/search", web_search),
-            ("GET", "/res/v1/llm/context", context),
-            ("POST", "/res/v1/llm/context", context),
-            ("GET", "/res/v1/web/rich", self.serve(self._look_rich, lambda hits, values: {})),
+            ("*", "/res/v1/web/search", self.serve(self.look)),
+            ("*", "/res/v1/llm/context", self.serve(self._look_context, self._shape_context)),
+            ("GET", "/res/v1/web/rich", self.serve(self._look_rich)),
         ]
 
-    def reply_rich(
-        self, vertical: str, results: Sequence[JSON], hits: Sequence[Hit] = (), *, key: str = "86d06abffc884e9e"
-    ) -> None:
+    def reply_rich(self, vertical: str, results: Sequence[JSON], hits: Sequence[Hit] = ()) -> None:
         """Queue a web search whose rich data wait behind a callback key."""
-        info = {"vertical": vertical, "callback_key": key, "callback_status": "success", "search_lang": "en"}
-        self.rich[key] = {"type": "rich", "results": list(results), "response_callback_info": info}
-        hint = {"type": "rich", "hint": {"vertical": vertical, "callback_key": key}}
-        self.reply(hits, fields={"rich": hint})
+        where = {"vertical": vertical, "callback_key": "86d06abffc884e9e"}
+        info = {**where, "callback_status": "success", "search_lang": "en"}
+        self.rich = {"type": "rich", "results": list(results), "response_callback_info": info}
+        self.reply(hits, fields={"rich": {"type": "rich", "hint": where}})
 
     def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Brave writes it."""
         codes = {401: "SUBSCRIPTION_TOKEN_INVALID", 403: "OPTION_NOT_IN_PLAN", 422: "VALIDATION", 429: "RATE_LIMITED"}
-        error = {
-            "status": status,
-            "code": codes.get(status, "INTERNAL"),
-            "detail": message or "Something went wrong.",
-            "meta": {},
-        }
+        error = {"status": status, "code": codes.get(status, "INTERNAL"), "detail": message or "An error.", "meta": {}}
         return {"type": "ErrorResponse", "error": error, "time": 1_764_000_000}
-
-    def has_key(self, received: Received) -> bool:
-        """Return True when the key is there."""
-        return received.headers.get("x-subscription-token") == self.key
-
-    def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a parameter."""
-        return Refusal(422, self.error_body(422, f"{name}: {why}"), f"{name}: {why}")
 
     def _look_context(self, received: Received) -> tuple[str, int]:
         values = self.checked(received, self.CONTEXT)
@@ -327,24 +319,20 @@ class Brave(Engine):
 
     def _look_rich(self, received: Received) -> Answer:
         self.checked(received, {"callback_key": ""}, "callback_key")
-        return Answer(body=self.rich[received.params["callback_key"]])
+        return Answer(body=self.rich)
 
-    def _shape_web(self, hits: Sequence[Hit], values: JSON) -> JSON:
+    def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        """Return web results; without any, there is no `web`."""
         web = {"web": {"type": "search", "results": [_brave_result(entry) for entry in hits]}} if hits else {}
         return {"type": "search", "query": {"original": values["q"]}} | web
 
     def _shape_context(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        ages = {entry["url"]: ["a day", entry["date"][:10], "some days ago"] if entry["date"] else None for entry in hits}
         generic = [
             {"url": entry["url"], "title": entry["title"], "snippets": [entry["description"], *entry["extra"]]}
             for entry in hits
         ]
-        sources = {
-            entry["url"]: {
-                "title": entry["title"],
-                "age": ["a day", entry["date"][:10], "some days ago"] if entry["date"] else None,
-            }
-            for entry in hits
-        }
+        sources = {entry["url"]: {"title": entry["title"], "age": ages[entry["url"]]} for entry in hits}
         return {"grounding": {"generic": generic, "map": []}, "sources": sources}
 
 
@@ -358,14 +346,10 @@ def _brave_result(entry: Hit) -> JSON:
 # --- Wikipedia -------------------------------------------------------------------------------------------------------
 
 
-FIRST_PAGE_ID = 1000
-
-
 class Wikipedia(Engine):
     """The MediaWiki search of Wikipedia (`action=query&list=search`), and page extracts; errors come with HTTP 200."""
 
-    url_name = "WIKIPEDIA_BASE_URL"
-
+    url_name, path, method, refused_with = "WIKIPEDIA_BASE_URL", "/w/api.php", "*", 200
     query, count = "srsearch", ("srlimit", 10)
     fields = parameters(
         "list formatversion srsearch sroffset srnamespace srprop srinfo srsort srwhat srinterwiki srenablerewrites redirects "
@@ -379,41 +363,18 @@ class Wikipedia(Engine):
         super().__init__()
         self.articles: list[Hit] = []
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /w/api.php."""
-        handler = self.serve(self._look, self._shape)
-        return [("GET", "/w/api.php", handler), ("POST", "/w/api.php", handler)]
+    def error_body(self, status: int, message: str = "") -> Any:
+        """Return an error as MediaWiki writes it."""
+        return {"error": {"code": "bad_request", "info": message}}
 
-    def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a parameter: an error with status 200."""
-        return Refusal(200, {"error": {"code": f"bad_{name}", "info": why}}, f"{name}: {why}")
-
-    def _look(self, received: Received) -> tuple[str, int] | Answer:
+    def look(self, received: Received) -> Any:
+        """Return the search, or the answer to a request for articles; a client has to say who asks."""
         agent = received.headers.get("user-agent", "")
         if not re.search(r"\(.*(@|https?://|\+|contact).*\)", agent):
             raise Refusal(403, "Please set a user-agent and respect our robot policy", f"user agent {agent!r}")
         if received.values().get("list") == "search":
-            return self.look(received)
-        return Answer(body=self._pages(self.checked(received, self.fields, "action")))
-
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        self.articles += [entry for entry in hits if entry not in self.articles]
-        search = [
-            {
-                "ns": 0,
-                "title": entry["title"],
-                "pageid": FIRST_PAGE_ID + self.articles.index(entry),
-                "wordcount": 200,
-                "snippet": entry["description"],
-                "timestamp": f"{(entry['date'] or '2026-10-01')[:10]}T12:00:00Z",
-            }
-            for entry in hits
-        ]
-        return {"batchcomplete": True, "query": {"searchinfo": {"totalhits": len(search)}, "search": search}}
-
-    def _pages(self, values: JSON) -> JSON:
-        """Return articles by page id, with their introductions."""
-        ids = str(values.get("pageids", "")).split("|")
+            return super().look(received)
+        ids = self.checked(received, self.fields, "action").get("pageids", "").split("|")
         pages = [
             {
                 "pageid": number,
@@ -422,24 +383,39 @@ class Wikipedia(Engine):
                 "extract": entry["description"],
                 "fullurl": f"https://en.wikipedia.org/wiki/{entry['title'].replace(' ', '_')}",
             }
-            for number, entry in enumerate(self.articles, FIRST_PAGE_ID)
+            for number, entry in enumerate(self.articles, 1)
             if str(number) in ids
         ]
-        return {"batchcomplete": True, "query": {"pages": pages}}
+        return Answer(body={"batchcomplete": True, "query": {"pages": pages}})
+
+    def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        """Return articles, which are known by page id from then on."""
+        self.articles += [entry for entry in hits if entry not in self.articles]
+        search = [
+            {
+                "ns": 0,
+                "title": entry["title"],
+                "pageid": 1 + self.articles.index(entry),
+                "wordcount": 200,
+                "snippet": entry["description"],
+                "timestamp": f"{(entry['date'] or '2026-10-01')[:10]}T12:00:00Z",
+            }
+            for entry in hits
+        ]
+        return {"batchcomplete": True, "query": {"searchinfo": {"totalhits": len(search)}, "search": search}}
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
 
 
 DAY = r"\d{4}-\d\d-\d\d"
-ID = "00000000-0000-4000-8000-000000000000"
 
 
 class Google(Engine):
     """Google's Custom Search JSON API. Key and engine id are query parameters; `engine_id` is the id it knows."""
 
     key_name, url_name = "GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_BASE_URL"
-    engine_id = "0123456789abcdef0"
+    path, method, engine_id = "/customsearch/v1", "GET", "0123456789abcdef0"
     query, count = "q", ("num", 10)
     fields = parameters(
         "key cx q lr sort filter gl cr googlehost c2coff hq hl siteSearch siteSearchFilter exactTerms excludeTerms linkSite "
@@ -451,10 +427,6 @@ class Google(Engine):
         safe="off|active",
     )
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /customsearch/v1."""
-        return [("GET", "/customsearch/v1", self.serve(self.look, self._shape))]
-
     def environment(self) -> dict[str, str]:
         """Return the variables that send the package here, the engine's id among them."""
         return super().environment() | {"GOOGLE_SEARCH_ENGINE_ID": self.engine_id}
@@ -463,13 +435,16 @@ class Google(Engine):
         """Return True when key and engine id are right."""
         return (received.params.get("key"), received.params.get("cx")) == (self.key, self.engine_id)
 
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        return {"items": [_google_item(entry) for entry in hits]} if hits else {}
-
-
-def _google_item(entry: Hit) -> JSON:
-    tags = [{"article:published_time": f"{entry['date'][:10]}T00:00:00+00:00"}] if entry["date"] else []
-    return {"title": entry["title"], "link": entry["url"], "snippet": entry["description"], "pagemap": {"metatags": tags}}
+    def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        """Return items, each with its day in the page's own words; without any, there is no `items`."""
+        items = [
+            {
+                **{"title": entry["title"], "link": entry["url"], "snippet": entry["description"]},
+                "pagemap": {"metatags": [{"article:published_time": entry["date"] and entry["date"][:10]}]},
+            }
+            for entry in hits
+        ]
+        return {"items": items} if hits else {}
 
 
 class Firecrawl(Engine):
@@ -509,9 +484,9 @@ class Firecrawl(Engine):
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve the three paths."""
         return [
-            ("POST", "/v2/search", self.serve(self.look, self._shape)),
-            ("POST", "/v2/scrape", self.serve(self._scrape, lambda hits, values: {})),
-            ("POST", "/v2/map", self.serve(self._map, lambda hits, values: {})),
+            ("POST", "/v2/search", self.serve(self.look)),
+            ("POST", "/v2/scrape", self.serve(self._scrape)),
+            ("POST", "/v2/map", self.serve(self._map)),
         ]
 
     def error_body(self, status: int, message: str = "") -> JSON:
@@ -527,7 +502,8 @@ class Firecrawl(Engine):
             raise self.invalid("sources", "one of them is no source")
         return super().look(received)
 
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+    def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        """Return results of the web, with their pages where these were asked for."""
         scrape = bool((values.get("scrapeOptions") or {}).get("formats"))
         web = [
             {name: entry[name] for name in ("url", "title", "description")}
@@ -536,7 +512,7 @@ class Firecrawl(Engine):
             for position, entry in enumerate(hits, 1)
         ]
         credits = 2 * -(-len(web) // 10) + (len(web) if scrape else 0)
-        return {"success": True, "data": {"web": web}, "creditsUsed": credits, "id": ID}
+        return {"success": True, "data": {"web": web}, "creditsUsed": credits, "id": "0"}
 
     def _scrape(self, received: Received) -> tuple[str, int] | Answer:
         url = self.checked(received, self.SCRAPE, "url")["url"]
@@ -552,34 +528,7 @@ class Firecrawl(Engine):
         return self.pages.get(url, f"# {url}\n\nThis is the text of the page.\n")
 
 
-class PlainEngine(Engine):
-    """An engine with one path and flat results, which have the names of all such engines at once."""
-
-    path, method = "/search", "POST"
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve one path."""
-        return [(self.method, self.path, self.serve(self.look, self._shape))]
-
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        results = [
-            {
-                "url": entry["url"],
-                "title": entry["title"],
-                **dict.fromkeys(("content", "snippet", "text"), entry["description"]),
-                "highlights": [entry["description"], *entry["extra"]],
-                "date": entry["date"] and entry["date"][:10],
-                **dict.fromkeys(("publishedDate", "published_date"), entry["date"]),
-                "score": entry["score"],
-            }
-            for entry in hits
-        ]
-        credits = 2 if values.get("search_depth") == "advanced" else 1
-        cost = 0.007 + 0.001 * max(0, len(results) - 10)
-        return {"results": results, "usage": {"credits": credits}, "costDollars": {"total": cost}}
-
-
-class SearXNG(PlainEngine):
+class SearXNG(Engine):
     """A SearXNG instance, whose settings have the JSON format."""
 
     url_name = "SEARXNG_BASE_URL"
@@ -596,20 +545,14 @@ class SearXNG(PlainEngine):
         """Return an error: JSON for 400, a page otherwise."""
         return {"error": message or "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
 
-    def look(self, received: Received) -> tuple[str, int]:
-        """Return the search."""
-        if received.values().get("format") != "json":
-            raise Refusal(403, self.error_body(403), "format=json was not asked for")
-        return super().look(received)
 
-
-class Tavily(PlainEngine):
+class Tavily(Engine):
     """Tavily's search."""
 
     key_name, url_name = "TAVILY_API_KEY", "TAVILY_BASE_URL"
     count = ("max_results", 5)
     fields = parameters(
-        "days max_age_hours chunks_per_source include_domains exclude_domains include_domains_mode include_answer "
+        "days max_age_hours chunks_per_source include_domains_mode include_answer "
         "include_raw_content include_images include_image_descriptions include_favicon include_usage auto_parameters "
         "exact_match language filter_by_language fetch_timeout cache_fallback",
         query="(?s).{1,400}",
@@ -620,17 +563,12 @@ class Tavily(PlainEngine):
         start_date=DAY,
         end_date=DAY,
         country="[a-z][a-z ]{3,}",
+        include_domains=300,
+        exclude_domains=150,
     )
 
-    def look(self, received: Received) -> tuple[str, int]:
-        """Return the search; the lists of domains have a length each."""
-        for name, most in (("include_domains", 300), ("exclude_domains", 150)):
-            if len(received.values().get(name) or []) > most:
-                raise self.invalid(name, f"more than {most} domains")
-        return super().look(received)
 
-
-class Perplexity(PlainEngine):
+class Perplexity(Engine):
     """Perplexity's search API."""
 
     key_name, url_name = "PERPLEXITY_API_KEY", "PERPLEXITY_BASE_URL"
@@ -653,10 +591,10 @@ class Perplexity(PlainEngine):
     )
 
 
-class Exa(PlainEngine):
+class Exa(Engine):
     """Exa's search API."""
 
-    key_name, url_name = "EXA_API_KEY", "EXA_BASE_URL"
+    key_name, url_name, key_header = "EXA_API_KEY", "EXA_BASE_URL", "x-api-key"
     count = ("numResults", 10)
     fields = parameters(
         "query includeDomains excludeDomains startCrawlDate endCrawlDate includeText excludeText category moderation contents "
@@ -667,10 +605,6 @@ class Exa(PlainEngine):
         endPublishedDate=f"{DAY}.*",
         userLocation="[A-Za-z]{2}",
     )
-
-    def has_key(self, received: Received) -> bool:
-        """Return True when the key is there, in Exa's own header or as a bearer token."""
-        return received.headers.get("x-api-key") == self.key or super().has_key(received)
 
 
 ENGINES: dict[str, type[Engine]] = {

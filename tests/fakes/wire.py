@@ -10,10 +10,9 @@ Answers are used in order, path by path; the last one of a path stays. A host th
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
@@ -157,26 +156,6 @@ odd_json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=6),
     max_leaves=25,
 )
-
-
-def _places(node: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every place in a body, as the dict or list and the key in it."""
-    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
-        yield node, key
-        yield from _places(node[key])
-
-
-@st.composite
-def damaged(draw: st.DrawFn, body: Any) -> Any:
-    """Return a recorded body with up to four places in it missing or holding something else."""
-    whole = {"body": copy.deepcopy(body)}
-    for _ in range(draw(st.integers(1, 4))):
-        places = list(_places(whole))
-        node, key = places[draw(st.integers(0, len(places) - 1))]
-        node[key] = draw(odd_json)
-        if isinstance(node, dict) and node is not whole and draw(st.booleans()):
-            del node[key]
-    return whole["body"]
 
 
 def check_sound(results: SearchResults) -> None:

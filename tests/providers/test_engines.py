@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError, WebSearchError
+from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.http.client import Cache
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
@@ -30,7 +31,6 @@ from tests.fakes.wire import (
     Service,
     check_sound,
     context,
-    damaged,
     host_of,
     key_of,
     odd_json,
@@ -77,19 +77,11 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Service]
 @pytest.mark.parametrize("name", ALL)
 def test_a_strict_server_refuses_none_of_the_requests_that_can_be_made(engine: Callable[[str], Any], name: str) -> None:
     engine(name)
-    made = context()
-    provider = create(name, made)
-
-    async def all_of_them() -> None:
-        for fields in EVERY_FILTER:
-            request = SearchRequest("what are window functions", **fields)
-            results = await provider.search(request)
-            check_sound(results)
-            assert len(results) <= request.count and results.query == request.query
-        long = await provider.search(SearchRequest("palaeontology " * 300))
-        assert any("the query was cut" in notice for notice in long.notices)
-
-    run(all_of_them(), made)
+    for fields in EVERY_FILTER:
+        results = search(name, **fields)
+        check_sound(results)
+        assert len(results) <= fields.get("count", 5)
+    assert "the query was cut" in str(search(name, "palaeontology " * 300).notices)
 
 
 SPAM = tuple(f"spam{n}.example" for n in range(300))  # more than fit into an address
@@ -131,10 +123,9 @@ def test_a_search_sends_the_documented_parameters(
     search(name, "a b", **fields)
     sent = server.requests[0]
     assert expected.items() <= (sent.body or sent.params).items() and not (sent.body and sent.params)
-    key = key_of(f"{name.upper()}_API_KEY")
-    places = {"brave": "x-subscription-token", "exa": "x-api-key", "google": "", "searxng": "", "wikipedia": ""}
-    if header := places.get(name, "authorization"):
-        assert sent.headers[header].removeprefix("Bearer ") == key
+    if name in KEYED and name != "google":
+        header = {"brave": "x-subscription-token", "exa": "x-api-key"}.get(name, "authorization")
+        assert sent.headers[header].removeprefix("Bearer ") == key_of(f"{name.upper()}_API_KEY")
 
 
 READ: list[tuple[str, Any, int, dict[str, Any], Charge]] = [
@@ -299,17 +290,10 @@ def test_an_answer_without_results_is_a_failure_and_not_nothing_found(
 
 def test_each_address_is_one_result(served: Callable[[str], Service]) -> None:
     """The first one counts; what is no address of the web is left out."""
-    urls = [
-        "https://a.example/",
-        "https://a.example/",
-        "javascript:alert(1)",
-        "/b",
-        "https://a.example:99999/",
-        "http://b.example",
-    ]
+    urls = ["https://a.example/"] * 2 + ["javascript:alert(1)", "/b", "https://a.example:99999/", "http://b.example"]
     served("exa").answer({"results": [{"url": url, "title": f"T{n}", "text": "one<br>two"} for n, url in enumerate(urls)]})
-    assert [(hit.title, hit.url) for hit in search("exa", count=9)] == [("T0", urls[0]), ("T5", urls[5])]
-    assert search("exa")[0].description == "one two"
+    found = [(hit.title, hit.url, hit.description) for hit in search("exa", count=9)]
+    assert found == [("T0", urls[0], "one two"), ("T5", urls[5], "one two")]
 
 
 @pytest.mark.parametrize(
@@ -343,23 +327,21 @@ def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Calla
     assert search("exa").charges == (Charge("exa", usd=None),)
 
 
-BODIES = {name: body for name, body, *_ in READ}
-
-
 @pytest.mark.parametrize("name", ALL)
-@given(data=st.data())
+@given(body=st.lists(odd_json))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(
-    served: Callable[[str], Service], name: str, data: st.DataObject
+    served: Callable[[str], Service], name: str, body: Any
 ) -> None:
-    """Missing fields, nulls, wrong types and hostile text are read as far as they can be."""
+    """In the place of its hits: missing fields, nulls, wrong types and hostile text are read as far as they can be."""
     service = served(name)
     service.forget()
-    service.answer(data.draw(odd_json | damaged(BODIES[name])))
-    try:
+    places = {"brave": "web results", "google": "items", "firecrawl": "data web", "wikipedia": "query search"}
+    for field in reversed(places.get(name, "results").split()):
+        body = {field: body}
+    service.answer(body)
+    with suppress(ProviderError):
         check_sound(search(name))
-    except WebSearchError as exc:
-        assert "\n" not in str(exc)
 
 
 def test_what_fails_beside_a_search_is_a_notice(served: Callable[[str], Service]) -> None:
@@ -575,10 +557,9 @@ def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
 ) -> None:
     brave.answer({}, status=401)
     use = Use(tmp_path)
-    assert [use.search(query).provider for query in ("first one", "second one")] == ["wikipedia", "wikipedia"]
+    assert use.search().provider == "wikipedia"
     with pytest.raises(ProviderError, match="refused"):
-        use.search("by name", provider="brave")
-    assert len(brave.requests) == 2
+        use.search(provider="brave")
     brave.forget()
     brave.answer(PAGE)
     monkeypatch.setenv("BRAVE_API_KEY", "another-fake-key-0000")

@@ -49,12 +49,6 @@ def sources(result: dict[str, Any]) -> list[str]:
     return [block["source"] for block in result["content"]]
 
 
-@pytest.fixture
-def google(engine: Callable[[str], Any]) -> Any:
-    """The fake of Google Custom Search."""
-    return engine("google")
-
-
 def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, brave_api: Any) -> None:
     answer = ask(messages_api, tools="tiers")
     assert list(offered(messages_api)) == ["brave_search", "brave_llm_context"]
@@ -81,8 +75,9 @@ def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
 
 
 def test_each_of_the_pair_asks_its_own_engine_and_a_failure_is_told_and_not_handed_on(
-    messages_api: Any, brave_api: Any, google: Any
+    messages_api: Any, brave_api: Any, engine: Callable[[str], Any]
 ) -> None:
+    google = engine("google")
     brave_api.fail(429)
     google.reply([hit("https://google.example/", "G", "From Google.")])
     ask(messages_api, *(tool_use(name, {"query": "ruby author"}) for name in (BRAVE, GOOGLE)), tools="pair")
@@ -497,45 +492,35 @@ KNOWN = ["https://Example.com/guide/", "http://bücher.example:80/ä b?q=1#part"
         ("", False),
     ],
 )
-async def test_only_addresses_that_somebody_else_wrote_down_are_fetched(url: str, may: bool) -> None:
-    """An address that the model made up could carry away what it knows; it is refused and nothing is read."""
-    pages = Pages()
-    output = await fetched(pages, url, known=KNOWN)
-    assert output.is_error is not may and bool(pages.reads) is may
-    if not may:
-        assert output.text.startswith(
-            "Failed to fetch URL: only addresses from the question, from search results or from pages already read may be "
-            "fetched (url_not_in_prior_context): "
-        )
-        assert output.panel_data is None and not output.urls and not output.charges
+def test_an_address_is_known_in_any_spelling_and_no_other_is(url: str, may: bool) -> None:
+    """An address that the model made up could carry away what it knows."""
+    assert is_known(url, KNOWN) is may
+
+
+NOBODY = "only addresses from the question, from search results or from pages already read may be fetched"
 
 
 @pytest.mark.parametrize(
-    ("domains", "url", "told"),
+    ("page", "domains", "url", "told"),
     [
-        ({"allowed_domains": ("example.org",)}, URL, "this domain was not allowed (url_not_allowed)"),
-        ({"allowed_domains": ("ple.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
-        ({"blocked_domains": ("example.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
-        ({"allowed_domains": ("example.org",)}, "https://www.example.org/x", "redirects to a domain that was not allowed"),
+        (PAGE, {}, f"{URL}?d=secret", f"{NOBODY} (url_not_in_prior_context): {URL}?d=secret"),
+        (PAGE, {"allowed_domains": ("example.org",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        (PAGE, {"allowed_domains": ("ple.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        (PAGE, {"blocked_domains": ("example.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        (PAGE, {"allowed_domains": ("example.org",)}, "https://www.example.org/x", "it redirects to a domain that was not"),
+        (FetchError("Connection timeout"), {}, URL, "Connection timeout"),
+        (FetchError("Failed to parse HTML: it is an archive"), {}, URL, "Failed to parse HTML: it is an archive"),
     ],
 )
-async def test_domains_of_the_user_bind_the_model(domains: Any, url: str, told: str) -> None:
-    """Outside of the allowed ones, inside a blocked one, or redirected there: refused."""
-    pages = Pages()
-    output = await fetched(pages, url, made=domains)
-    assert output.is_error and told in output.text and bool(pages.reads) is ("redirects" in told)
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (FetchError("Connection timeout"), "Failed to fetch URL: Connection timeout"),
-        (FetchError("Failed to parse HTML: it is an archive"), "Failed to parse HTML: it is an archive"),
-    ],
-)
-async def test_a_failure_is_a_result_with_the_texts_of_the_specification(error: Exception, text: str) -> None:
-    output = await fetched(Pages(error))
-    assert (output.text, output.is_error, output.passages) == (text, True, ())
+async def test_what_is_not_read_is_a_result_with_the_texts_of_the_specification(
+    page: Page | Exception, domains: Any, url: str, told: str
+) -> None:
+    """Nothing is asked for that nobody else wrote down, or that is outside of the user's domains."""
+    pages = Pages(page)
+    output = await fetched(pages, url, known=[URL, "https://www.example.org/x"], made=domains)
+    assert output.text.removeprefix("Failed to fetch URL: ").startswith(told)
+    assert output.is_error and not (output.passages or output.urls or output.charges) and output.panel_data is None
+    assert bool(pages.reads) is ("(url_not_" not in told)
 
 
 WIKI = "https://en.wikipedia.org/wiki"
