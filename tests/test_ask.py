@@ -17,7 +17,6 @@ from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
     Content,
-    recorded,
     search_results,
     server_search,
     slow,
@@ -65,32 +64,6 @@ def test_calls_with_the_same_id_are_told_apart(messages_api: Any, brave_api: Any
     calls = [block["id"] for m in answer.messages for block in m["content"] if block["type"] == "tool_use"]
     given = [block["tool_use_id"] for m in answer.messages for block in m["content"] if block["type"] == "tool_result"]
     assert calls == given and len(set(calls)) == 3 and len(brave_api.queries) == 3 and answer.searches == 3
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        *(tool_use("web_search", given) for given in (["ruby author"], "ruby author", 7)),
-        recorded("sdk_incomplete_partial_json_response.sse"),
-    ],  # type: ignore[arg-type]
-)
-def test_a_call_whose_input_is_no_object_or_was_cut_off_is_not_run_and_told(
-    messages_api: Any, brave_api: Any, call: Any
-) -> None:
-    messages_api.replies(call, "In words.")
-    assert ask("Who wrote Ruby?").text.endswith("In words.") and not brave_api.queries
-    (told,) = results_of(messages_api.bodies[1])
-    assert told["is_error"] and (
-        "no JSON object" in str(told["content"]) or "no tool called 'make_file'" in str(told["content"])
-    )
-    assert [b["input"] for b in messages_api.bodies[1]["messages"][1]["content"] if b["type"] == "tool_use"] == [{}]
-
-
-@pytest.mark.parametrize("reason", ["refusal", "model_context_window_exceeded"])
-def test_a_call_beside_a_refusal_or_in_a_full_context_is_not_run(messages_api: Any, brave_api: Any, reason: str) -> None:
-    messages_api.replies(["Well. ", search("ruby author"), stop(reason)])
-    answer = ask("Who wrote Ruby?")
-    assert answer.text == "Well." and answer.notices and not brave_api.queries
 
 
 # --- search run by the API itself ----------------------------------------------------------------------------------------

@@ -320,8 +320,8 @@ class AnswerLoop(Face):
             if meter.reached != "timeout":
                 self.tell(Notice("the model's answer broke off; this is what had arrived"))
             return Then.DONE
-        tabled = any(call.name == TABLE_TOOL for call in calls)
-        if calls and reason not in ("refusal", "model_context_window_exceeded") and (tabled or not final):
+        may_run = not final or TABLE_TOOL in [call.name for call in calls]
+        if calls and may_run and reason not in ("refusal", "model_context_window_exceeded"):
             return calls
         if reason == "pause_turn" and not final:
             if meter.steps < self.limits.max_steps:
@@ -331,8 +331,8 @@ class AnswerLoop(Face):
         if note := STOPPED.get(str(reason), f"the model stopped for a reason unknown here: {reason}"):
             self.tell(Notice(note))
         untabled = bool(self.columns) and not self._reading and self.rows is None and reason != "pause_turn"
-        wordless = not reply.text.strip()
-        if reason in ("end_turn", "tool_use", "pause_turn") and (untabled or wordless) and not self._nudged:
+        lacking = untabled or not reply.text.strip()
+        if lacking and reason in ("end_turn", "tool_use", "pause_turn") and not self._nudged:
             self._nudged = True
             return self._nudge(TABLE_NUDGE if self.columns else FINAL_NUDGE, final=final or untabled)
         return Then.DONE
@@ -494,7 +494,6 @@ class AnswerLoop(Face):
             return [ToolStarted(str(block.get("id")), str(block.get("name")), block.get("input") or {})]
         if not kind.endswith("_tool_result"):
             return ()
-        self.text.book.native = True
         name, content = kind.removesuffix("_tool_result"), block.get("content")
         found = [part for part in (content if isinstance(content, list) else [content]) if isinstance(part, Mapping)]
         code = next((part["error_code"] for part in found if part.get("error_code")), "")
@@ -561,7 +560,7 @@ class AskRun:
         self.loop = loop
         self.booking = loop.booking
         self.answer: Answer | None = None
-        self._task: background.Task[None] | None = None
+        self._task: background.Task[Answer] | None = None
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
 
@@ -625,7 +624,8 @@ class AskRun:
         """Wait, on the background loop, for events; return whether there are any, or raise the error that ended the run. The
         first call starts the run."""
         if self._task is None:
-            self._task = background.Task(self._told)
+            self._task = background.Task(partial(self.answered, self._put))
+            self._task.future.add_done_callback(lambda ended: self._arrived.set())
         while not (self._events or self._task.future.done()):
             self._arrived.clear()
             await self._arrived.wait()
@@ -633,13 +633,6 @@ class AskRun:
             with suppress(CancelledError):  # the reader's own `stop`
                 self._task.future.result()
         return bool(self._events)
-
-    async def _told(self) -> None:
-        """Run the question and queue its events."""
-        try:
-            await self.answered(self._put)
-        finally:
-            self._arrived.set()
 
     def _put(self, event: Event) -> None:
         self._events.append(event)

@@ -328,7 +328,6 @@ _REFUSALS = re.compile(
     r"not support (?:tool|function)|tools? (?:are|is) not supported|enable-auto-tool-choice|requires? --jinja", re.IGNORECASE
 )
 
-_WRITTEN_CALL = re.compile(r"[{\[<][^{}]{0,80}\b(?:web_search|brave_search|firecrawl_search|tool_call|function)\b")
 _ASKS = re.compile(
     r"\?|\b(?:who|whom|whose|when|where|which|what|how (?:many|much|old|long|far|tall|high|big|large)|latest|newest|current"
     r"|today|wer|wann|wo|welche[rsn]?|wie ?viele?|qui|quand|où|quel(?:le)?s?|combien|quién|cuándo|dónde|cuál|cuántos?)\b",
@@ -355,8 +354,7 @@ def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
     """
     if not call_free(reply, model) or reply.stop_reason not in ("end_turn", "stop_sequence", "tool_use"):
         return False
-    begins = reply.text.lstrip("` \n").removeprefix("json")[:200]
-    return needs_search(question) or _WRITTEN_CALL.search(begins) is not None
+    return needs_search(question) or "_search" in reply.text[:200]
 
 
 def needs_search(question: str) -> bool:

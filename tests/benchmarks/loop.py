@@ -13,10 +13,12 @@ import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
+from ipy_websearch.results import TextDelta
 from tests.benchmarks import environment, keep, light_environment, table
 from tests.benchmarks.hand import HandLoop
 from tests.benchmarks.server import BenchmarkServer
@@ -71,13 +73,7 @@ async def run(ask: Ask, plan: str, questions: int, concurrency: int) -> tuple[fl
     return (time.process_time() - cpu) * 1000 / questions, (time.perf_counter() - wall) * 1000 / questions
 
 
-async def turns(url: str, plan: str, questions: int, concurrency: int, which: int, check: str = "mark") -> tuple[float, float]:
-    """Return the medians of (ours, the hand-written loop's) figure number `which` of `run`, both measured in turns."""
-    async with both(url, check) as (ours, hand, _, _):
-        return await compared((ours, hand), plan, questions, concurrency, which)
-
-
-async def compared(asks: tuple[Ask, Ask], plan: str, questions: int, concurrency: int, which: int = 0) -> tuple[float, float]:
+async def compared(asks: Sequence[Ask], plan: str, questions: int, concurrency: int, which: int = 0) -> tuple[float, float]:
     """Return the medians of figure number `which` of `run` for both, measured in turns."""
     for ask in asks:
         await run(ask, plan, max(questions // 4, concurrency), concurrency)
@@ -88,8 +84,8 @@ async def compared(asks: tuple[Ask, Ask], plan: str, questions: int, concurrency
     return statistics.median(found[0]), statistics.median(found[1])
 
 
-async def cpu(url: str) -> list[tuple[str, ...]]:
-    """Return the CPU time for each question in all scenarios."""
+async def measured(url: str) -> list[tuple[str, ...]]:
+    """Return the CPU time for each question in all scenarios, and the time that rounds of searches of 100 ms take."""
     rows = []
     for name, plan, questions, most, check in (
         ("1 round × 1 search", "r=1 p=1 n=8", 100, 1.3, "mark"),
@@ -98,16 +94,13 @@ async def cpu(url: str) -> list[tuple[str, ...]]:
         ("3 rounds × 3 searches", "r=3 p=3 n=8", 50, 1.3, "mark"),
     ):
         for concurrency in (1, 50):
-            ours, hand = await turns(url, plan, questions, concurrency, 0, check)
+            async with both(url, check) as (*asks, _, _):
+                ours, hand = await compared(asks, plan, questions, concurrency)
             what = f"CPU a question, {name}, {concurrency} at once"
             rows.append(row(what, ours, hand, most * hand, f"≤ {most} × hand", "ms"))
-    return rows
-
-
-async def rounds(url: str) -> tuple[str, ...]:
-    """Return the wall-clock time of three rounds of three searches that take 100 ms each."""
-    ours, hand = await turns(url, "r=3 p=3 d=100 n=8", 5, 1, 1)
-    return row("3 rounds × 3 searches of 100 ms", ours, hand, 335.0, "≤ 335 ms", "ms")
+    async with both(url) as (*asks, _, _):
+        ours, hand = await compared(asks, "r=3 p=3 d=100 n=8", 5, 1, which=1)
+    return [*rows, row("3 rounds × 3 searches of 100 ms", ours, hand, 335.0, "≤ 335 ms", "ms")]
 
 
 async def first_text(url: str) -> tuple[str, ...]:
@@ -115,15 +108,13 @@ async def first_text(url: str) -> tuple[str, ...]:
     plan = "r=1 p=1 n=20 g=5"
     found: tuple[list[float], list[float]] = ([], [])
     async with both(url) as (_, _, session, hand):
-        for n in range(4 + 6 * TURNS):
-            start = time.perf_counter()
-            async for event in session.start(question(plan), provider="brave", read_pages=0):
-                if type(event).__name__ == "TextDelta" and len(found[0]) < n + 1:
-                    found[0].append((time.perf_counter() - start) * 1000)
-            start = time.perf_counter()
-            async for _ in hand.stream(question(plan)):
-                if len(found[1]) < n + 1:
-                    found[1].append((time.perf_counter() - start) * 1000)
+        for _ in range(4 + 6 * TURNS):
+            for times, start in zip(found, (partial(session.start, provider="brave", read_pages=0), hand.stream), strict=True):
+                began, took = time.perf_counter(), 0.0
+                async for event in start(question(plan)):
+                    if isinstance(event, str | TextDelta):
+                        took = took or (time.perf_counter() - began) * 1000
+                times.append(took)
     ours, by_hand = (statistics.median(times[4:]) for times in found)
     return row("first text of the final answer", ours, by_hand, by_hand + 10, "≤ hand + 10 ms", "ms")
 
@@ -162,7 +153,7 @@ def _billed(usages: list[dict[str, Any]]) -> float:
 async def measure(url: str) -> list[tuple[str, ...]]:
     """Return all rows."""
     with light_environment(url):
-        rows = [*await cpu(url), await rounds(url), await first_text(url)]
+        rows = [*await measured(url), await first_text(url)]
     ours, naive = await billed()
     what = f"billed input, {STEPS} steps, {CONTEXT_TOKENS:,} tokens in the question"
     return [*rows, row(what, ours, naive, 0.40 * naive, "≤ 0.40 × naive", "tokens")]

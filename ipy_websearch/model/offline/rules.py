@@ -189,8 +189,7 @@ def check(request: Mapping[str, Any]) -> None:
         words = next(_faults(request), "")
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
-        parts = enumerate(fault["loc"])
-        path = ".".join(str(part) for n, part in parts if n == 0 or part not in ("user", "assistant", "system"))
+        path = ".".join(str(p) for n, p in enumerate(fault["loc"]) if n == 0 or p not in ("user", "assistant", "system"))
         words = f"{path or 'request'}: {fault['msg']}"
     if words:
         raise ModelError(words, status=400, kind="invalid_request_error")
@@ -245,12 +244,16 @@ def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
 
 def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
     """Yield every block with its path, those inside of others after these."""
-    waiting = [placed for turn in said for placed in turn.blocks]
-    while waiting:
-        path, block = waiting.pop(0)
-        yield path, block
-        inner = blocks_of(block.get("content") or ()) if block["type"] in ("search_result", "tool_result") else ()
-        waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(inner)]
+    for turn in said:
+        for path, block in turn.blocks:
+            yield from _inside(path, block)
+
+
+def _inside(path: str, block: Block) -> Iterator[tuple[str, Block]]:
+    yield path, block
+    inner = blocks_of(block.get("content") or ()) if block["type"] in ("search_result", "tool_result") else ()
+    for n, part in enumerate(inner):
+        yield from _inside(f"{path}.{block['type']}.content.{n}", part)
 
 
 def _messages(request: Mapping[str, Any]) -> list[str]:
@@ -408,13 +411,13 @@ def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
     answered = {block.get("tool_use_id") for turn in said for _, block in turn.blocks}
     for turn, following in pairwise(said):
         says_more = any(block["type"] != "tool_result" for _, block in following.blocks)
-        for _, block in turn.of("server_tool_use"):
-            if says_more and block["id"] not in answered:
-                name = block["name"]
-                yield (
-                    f"messages.{following.number - 1}: `{name}` tool use with id `{block['id']}` was found without a "
-                    f"corresponding `{name}_tool_result` block"
-                )
+        yield from _where(
+            {
+                f"messages.{following.number - 1}: `{block['name']}` tool use with id `{block['id']}` was found without a "
+                f"corresponding `{block['name']}_tool_result` block": says_more and block["id"] not in answered
+                for _, block in turn.of("server_tool_use")
+            }
+        )
 
 
 # --- citations and caching --------------------------------------------------------------------------------------------
