@@ -84,8 +84,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                fields = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
-                exchanges.append(fields | {"at": datetime.fromisoformat(entry["at"])})
+                exchanges.append({**entry, "at": datetime.fromisoformat(entry["at"])})
             else:
                 head |= entry
         except (ValueError, TypeError, LookupError, RecursionError) as exc:
@@ -101,9 +100,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
 
 
 def answer_fields(status: int, headers: Mapping[str, str], body: bytes, redactor: Redactor, *, is_json: bool) -> dict[str, Any]:
-    """Return an answer's fields, its body in the most readable form: `json`, `text` or `base64`."""
-    lower = {name.lower(): value for name, value in headers.items()}
-    fields = {"status": status, "headers": {name: value for name, value in sorted(lower.items()) if name in KEPT_HEADERS}}
+    """Return an answer's fields, its body in the most readable form: `json`, `text` or `base64`. Names of `headers` are in
+    lower case."""
+    fields = {"status": status, "headers": {name: value for name, value in sorted(headers.items()) if name in KEPT_HEADERS}}
     try:
         return {**fields, "json": json.loads(body)} if is_json else {**fields, "text": body.decode()}
     except (ValueError, RecursionError):

@@ -119,7 +119,6 @@ class BatchRun:
     def __init__(self, run: Enrichment, rows: Sequence[int]) -> None:
         config = run.config
         self._run = run
-        self._client = config.client
         self._ledger = run.ledger
         self._tools = [*filter(None, [native_search(config.model, config.client, config.max_searches, config.defaults)])]
         self._rows = {run.row_key(n): n for n in rows}
@@ -189,7 +188,7 @@ class BatchRun:
             )
         self._look()
         try:
-            id = await batches.submit(self._client, [{"custom_id": key, "params": self._body(key)} for key in keys])
+            id = await batches.submit(self._run.config.client, [{"custom_id": key, "params": self._body(key)} for key in keys])
         except WebSearchError as exc:
             if isinstance(exc, ModelError) and may_be_billed(exc):
                 self._lose(batch, str(exc))
@@ -220,7 +219,7 @@ class BatchRun:
                     self._lose(batch, "its sending was cut off")
                 continue
             try:
-                results = await batches.results(self._client, batch.id)
+                results = await batches.results(self._run.config.client, batch.id)
             except ModelError as exc:
                 if exc.status != 404:
                     raise
