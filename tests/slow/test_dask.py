@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,7 +16,6 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes import warm
 from tests.fakes.notebook import interrupted_when
@@ -76,6 +73,18 @@ def client(cluster: Any, server: BenchmarkServer, monkeypatch: pytest.MonkeyPatc
         yield made
 
 
+@pytest.fixture
+def enrich(client: Any, server: BenchmarkServer) -> Any:
+    """Fills a frame, or so many companies, on the cluster; gives the frame and the number of requests."""
+
+    def run(frame: Any, **options: Any) -> tuple[Any, int]:
+        frame, before = companies(frame) if isinstance(frame, int) else frame, asked(server)
+        out = ipy_websearch.enrich(frame, CEO, **{"cluster": client, "concurrency": 10} | QUIET | options)
+        return out, asked(server) - before
+
+    return run
+
+
 def companies(number: int) -> pd.DataFrame:
     """Return a frame with so many companies."""
     return pd.DataFrame({"company": [f"C{n}" for n in range(number)]}, index=range(5, 5 + number))
@@ -89,61 +98,57 @@ def asked(server: BenchmarkServer) -> int:
 # --- a cluster ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: BenchmarkServer, tmp_path: Path) -> None:
+def test_a_pandas_frame_is_filled_on_the_workers(enrich: Any, server: BenchmarkServer) -> None:
     """Equal rows once, order and index kept, costs in the kernel's ledger; the next call, without a cluster, asks nothing."""
-    before = asked(server)
     frame = pd.concat([companies(60), companies(40)])
-    out = ipy_websearch.enrich(frame, CEO, cluster=client, concurrency=10, **QUIET)
-    assert set(out.enrich_status) == {"ok"} and out.index.equals(frame.index) and asked(server) - before == 60
+    out, requests = enrich(frame)
+    assert set(out.enrich_status) == {"ok"} and out.index.equals(frame.index) and requests == 60
     assert server.stats()["most"] <= 10
     costs = ipy_websearch.cost()
     assert len(costs) == 60 and costs.usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
     assert len(ipy_websearch.cost(by="question")) == 1 and out.attrs["report"]["requests"] == 60
-    ipy_websearch.enrich(companies(62), CEO, **QUIET)
-    assert asked(server) - before == 62
+    assert enrich(62, cluster=None)[1] == 2
 
 
-def test_no_key_is_shown_or_stays_on_a_worker(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_shown_or_stays_on_a_worker(client: Any, enrich: Any) -> None:
     """The workers' and the scheduler's logs and the environment afterwards have no key."""
-    ipy_websearch.enrich(companies(4), CEO, cluster=client, **QUIET)
+    enrich(4)
     seen = client.run(lambda: [f"{name}={value}" for name, value in os.environ.items()])
-    assert "ANTHROPIC_BASE_URL" not in str(seen) and "secret" not in str(seen)
-    assert "secret" not in str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    assert "ANTHROPIC_BASE_URL" not in str(seen)
+    assert "secret" not in f"{seen} {client.get_worker_logs()} {client.get_scheduler_logs()}"
     left = client.run(lambda dask_worker: [name for name in dask_worker.plugins if "websearch" in name])
     assert list(left.values()) == [[], []]
 
 
-def test_a_budget_holds_over_all_workers(client: Any, server: BenchmarkServer) -> None:
+def test_a_budget_holds_over_all_workers(enrich: Any) -> None:
     """Dollars are leased: together the workers never pass the ceiling, and most of it is used."""
-    out = ipy_websearch.enrich(companies(200), CEO, cluster=client, concurrency=10, budget_usd=0.01, **QUIET)
+    out, _ = enrich(200, budget_usd=0.01)
     counts = out.enrich_status.value_counts()
     assert set(counts.index) == {"ok", "budget"} and counts["ok"] > 20
     assert out.enrich_cost_usd.sum() <= 0.01 and "budget" in out.enrich_error[out.enrich_status == "budget"].iloc[0]
     assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
 
 
-def test_a_cap_holds_over_all_workers(client: Any, server: BenchmarkServer) -> None:
+def test_a_cap_holds_over_all_workers(enrich: Any, server: BenchmarkServer) -> None:
     """A server that takes five at once and says 429 above: no row is lost, and not many requests are refused."""
     server.set(cap=5, retry_after=0.3)
-    before = asked(server)
-    out = ipy_websearch.enrich(companies(60), CEO, cluster=client, concurrency=20, **QUIET)
-    assert set(out.enrich_status) == {"ok"} and asked(server) - before < 60 * 2.5
+    out, requests = enrich(60, concurrency=20)
+    assert set(out.enrich_status) == {"ok"} and requests < 60 * 2.5
 
 
-def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, server: BenchmarkServer) -> None:
+def test_the_same_failure_at_the_start_ends_the_run_everywhere(enrich: Any, server: BenchmarkServer) -> None:
     """A bad key is noticed after some rows, on all workers."""
     server.set(status=401)
     before = asked(server)
     with pytest.raises(EnrichmentError, match="refused the key"):
-        ipy_websearch.enrich(companies(500), CEO, cluster=client, concurrency=10, **QUIET)
+        enrich(500)
     assert asked(server) - before <= 20
 
 
-def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server: BenchmarkServer) -> None:
+def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, enrich: Any, server: BenchmarkServer) -> None:
     """`kill -9` of a worker: all rows are filled, and hardly any is asked twice."""
     server.set(latency=0.1)
-    pids = client.run(os.getpid)
-    before = asked(server)
+    pids, before = client.run(os.getpid), asked(server)
 
     def kill() -> None:
         while asked(server) - before < 40:
@@ -152,23 +157,21 @@ def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server
 
     thread = threading.Thread(target=kill)
     thread.start()
-    out = ipy_websearch.enrich(companies(150), CEO, cluster=client, concurrency=10, resume=False, **QUIET)
+    out, requests = enrich(150, resume=False)
     thread.join()
-    assert set(out.enrich_status) == {"ok"}
-    assert asked(server) - before - 150 <= 30
+    assert set(out.enrich_status) == {"ok"} and requests - 150 <= 30
 
 
-def test_an_interrupt_stops_all_workers(client: Any, server: BenchmarkServer) -> None:
+def test_an_interrupt_stops_all_workers(enrich: Any, server: BenchmarkServer) -> None:
     """■ returns within two seconds what was filled; nothing more is sent; the next call fills the rest."""
     server.set(latency=0.1)
     before = asked(server)
     with interrupted_when(lambda: asked(server) - before > 30):
-        out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
-    sent, filled = asked(server) - before, int((out.enrich_status == "ok").sum())
-    assert set(out.enrich_status) == {"ok", "interrupted"} and 0 < filled < 300
+        out, sent = enrich(300)
+    assert set(out.enrich_status) == {"ok", "interrupted"} and 0 < sum(out.enrich_status == "ok") < 300
     time.sleep(0.5)
     assert asked(server) - before - sent <= 10
-    ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=50, **QUIET)
+    enrich(300, concurrency=50)
     assert asked(server) - before - 300 <= 20  # ten were in flight, and ten answers may have been on their way here
 
 
@@ -188,7 +191,7 @@ def test_a_dask_frame_keeps_its_partitions_and_index(
     pandas_frame = companies(30).assign(company=lambda f: [f"D{n % 12}" for n in range(30)], n=range(30))
     frame = dd.from_pandas(pandas_frame, npartitions=3)
     before = asked(server)
-    out = ipy_websearch.enrich(frame, CEO, **QUIET)
+    out = frame.web.enrich(CEO, **QUIET)
     assert isinstance(out, dd.DataFrame) and out.divisions == frame.divisions and asked(server) - before == 12
     computed = out.compute()
     assert list(computed.n) == list(range(30)) and computed.index.equals(pandas_frame.index)
@@ -202,11 +205,10 @@ def test_a_partition_that_changed_is_an_error(server: BenchmarkServer, monkeypat
     import dask.dataframe as dd
 
     here(server, monkeypatch)
-    order = [1]
-    frame = dd.from_map(lambda n: companies(2).iloc[:: order[0]], [0], meta=companies(2))
+    orders = iter([1, 1, -1])
+    frame = dd.from_map(lambda n: companies(2).iloc[:: next(orders)], [0], meta=companies(2))
     out = ipy_websearch.enrich(frame, CEO, **QUIET)
     assert out.compute().ceo.notna().all()
-    order[0] = -1
     with pytest.raises(EnrichmentError, match="persist"):
         out.compute()
 
@@ -231,29 +233,15 @@ def planets() -> Any:
     return dd.from_pandas(frame, npartitions=2)
 
 
-def test_a_dask_frame_has_df_web_when_dask_is_imported_last() -> None:
-    """Importing the package imports no Dask; what waits for it is gone once it is there, and its loader is its own."""
-    lines = [
-        "import sys, ipy_websearch",
-        "assert 'dask' not in sys.modules",
-        "import dask.dataframe as dd, pandas as pd",
-        "frame = dd.from_pandas(pd.DataFrame({'a': [1]}), npartitions=1)",
-        "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, type(dd.__loader__).__name__)",
-    ]
-    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout == "WebAccessor WebAccessor SourceFileLoader\n"
-
-
 def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, cluster: Any) -> None:
     """The cluster as a client, as a cluster, and as an address; a frame of pandas or of Dask."""
 
     def ran() -> Any:
         return sum(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
 
-    address = client.scheduler.address
     shell.ns.update(frame=planets(), small=planets().compute(), cl=client, local=cluster)
     options = "--model offline -p local --no-progress --no-sources --fresh"
-    for frame, cluster in [("small", "cl"), ("small", "local"), ("frame", address)]:
+    for frame, cluster in [("small", "cl"), ("small", "local"), ("frame", client.scheduler.address)]:
         before = ran()
         told = shell.run(f"%%enrich {frame} --cluster {cluster} {options} -o out{CELL}")
         assert told.ok and ran() > before, told.error
