@@ -40,14 +40,14 @@ finally:
 """
 
 
-def call(function: str, given: Any = None, *arguments: str, command: Sequence[str] = (), **env: str) -> tuple[int, Any, str]:
+def call(function: str, given: Any, command: Sequence[str] = (), **env: str) -> tuple[int, Any, str]:
     """Return the status of an executable, the JSON it wrote, and its standard error.
 
     Where a `command` starts Python, nothing heavy was imported.
     """
     code = CODE.format(function=function, heavy=HEAVY if command else set())
     sent = given if isinstance(given, bytes) else json.dumps(given).encode()
-    command = [*(command or python()), "-c", code, *arguments]
+    command = [*(command or python()), "-c", code]
     done = subprocess.run(command, input=sent, capture_output=True, env=subprocess_environment(env), timeout=60)
     return done.returncode, json.loads(done.stdout.decode()), done.stderr.decode()
 
@@ -85,7 +85,7 @@ def test_a_missing_key_is_told_with_every_way_to_set_it(function: str, told: str
 
 
 def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal names the ways to set another key; a rate limit and no results are what they are."""
+    """A refusal names the ways to set another key; no results are no failure."""
     monkeypatch.delenv("BRAVE_API_KEY")
     home = Path(os.environ["IPY_WEBSEARCH_HOME"])
     home.mkdir()
@@ -98,9 +98,6 @@ def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any,
     status, out, told = call("web_search_brave", given, BRAVE_API_KEY="BSA-wrong-and-secret")
     assert status == 1 and out["error"].startswith("Authentication required: BRAVE_API_KEY refused. Set environment variable")
     assert "secret" not in out["error"] + told
-    brave_api.fail(429)
-    status, out, told = call("web_search_brave", given)
-    assert status == 1 and out["error"].startswith("brave answered 429") and told == ""
 
 
 @pytest.mark.parametrize(
@@ -130,9 +127,9 @@ def test_a_page_is_fetched_as_markdown_and_cut_to_lines(public_web: Any) -> None
         call("web_fetch", {"url": f"http://{here}/", **lines}, IPY_WEBSEARCH_FETCH_ALLOW=here)[1]
         for lines in ({}, {"offset": 3, "limit": 99}, {"offset": 99})
     )
-    lines = whole["content"].split("\n")
-    assert lines[0] == "# Title" and whole["lines_read"] == len(lines)
-    assert part == {"content": "\n".join(lines[2:]), "lines_read": len(lines) - 2} and past == {"content": "", "lines_read": 0}
+    assert whole == {"content": "# Title\n\nOne paragraph of text.\n\nAnother one.", "lines_read": 5}
+    assert part == {"content": "One paragraph of text.\n\nAnother one.", "lines_read": 3}
+    assert past == {"content": "", "lines_read": 0}
 
 
 # --- mcp ---
@@ -153,24 +150,23 @@ def calls(session: Session, *asked: tuple[str, dict[str, Any]]) -> tuple[list[An
 
 
 def test_an_agent_searches_reads_and_sees_what_it_cost(brave_api: Any, session: Session) -> None:
-    (found, page, spent), _ = calls(
+    results, _ = calls(
         session,
         ("search", {"query": "who wrote Ruby", "provider": "brave", "count": 3}),
         ("fetch", {"url": "corpus://planets/mars", "limit": 2}),
         ("cost", {}),
     )
-    assert found.structured_content["provider"] == "brave" and found.structured_content["results"][0]["url"]
-    assert page.structured_content["title"] == "Mars" and page.structured_content["lines_read"] == 2
-    assert spent.structured_content["total_usd"] == pytest.approx(0.005)
-    assert spent.structured_content["questions"][0]["question"] == "who wrote Ruby"
+    found, page, spent = (result.structured_content for result in results)
+    assert found["provider"] == "brave" and list(found["results"][0]) == ["title", "url", "description", "published_date"]
+    assert page == {"url": "corpus://planets/mars", "title": "Mars", "content": "# Mars\n", "lines_read": 2, "total_lines": 11}
+    assert spent["total_usd"] == pytest.approx(0.005) and spent["questions"][0]["question"] == "who wrote Ruby"
 
 
 def test_an_answer_comes_with_its_sources_and_progress(messages_api: Any, brave_api: Any, session: Session) -> None:
     messages_api.replies(tool_use("web_search", {"query": "ruby author"}), text("Matz wrote Ruby.", citations=[(0, 0)]))
     (asked,), seen = calls(session, ("ask", {"question": "Who wrote Ruby?", "provider": "brave"}))
     answered = asked.structured_content
-    assert "Matz wrote Ruby" in answered["text"] and answered["sources"][0]["n"] == 1 and answered["searches"] == 1
-    assert len(seen) == 1
+    assert "Matz wrote Ruby" in answered["text"] and answered["sources"][0]["n"] == answered["searches"] == len(seen) == 1
 
 
 def test_rows_go_in_and_filled_rows_come_out_with_progress(messages_api: Any, session: Session) -> None:

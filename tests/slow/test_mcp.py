@@ -7,11 +7,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.fakes import warm
@@ -36,29 +34,25 @@ def test_it_serves_standard_input() -> None:
     assert searched(stdio_client(command)) == "Mars"
 
 
-@pytest.fixture
-def served() -> Iterator[str]:
-    """The address of a server on loopback."""
+def test_http_is_for_programs_of_this_machine_alone() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([*warm.python(), *ARGUMENTS, "--http", str(port)], stderr=subprocess.PIPE, text=True)
-    try:
-        while True:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
+    address = f"http://127.0.0.1:{port}/mcp"
+    with subprocess.Popen([*warm.python(), *ARGUMENTS, "--http", str(port)]) as process:
+        try:
+            while not listens(port):
+                assert process.poll() is None
                 time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
+            assert searched(address) == "Mars"
+            for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403)):
+                refused = httpx.post(address, json={}, headers={"Accept": "application/json, text/event-stream", **headers})
+                assert refused.status_code == status
+        finally:
+            process.terminate()
 
 
-def test_http_is_for_programs_of_this_machine_alone(served: str) -> None:
-    assert searched(served) == "Mars"
-    for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403)):
-        refused = httpx.post(served, json={}, headers={"Accept": "application/json, text/event-stream", **headers})
-        assert refused.status_code == status
+def listens(port: int) -> bool:
+    """Return whether a server listens on loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
