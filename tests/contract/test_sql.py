@@ -8,10 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
+import ipy_websearch
 from ipy_websearch import sql
 from tests.contract.helpers import results_of, search
 from tests.fakes.engines import hit
-from tests.fakes.replies import text
+from tests.fakes.replies import search_results, text
 
 PRICE = "What is the current price?"
 
@@ -31,12 +32,22 @@ def test_the_lines_of_seed_000(messages_api: Any, brave_api: Any, con: Any, monk
     assert con.sql(f"SELECT stps_ask_ai('Bitcoin', '{PRICE}')").fetchall() == [("As of my training it was 60,000 USD.",)]
     assert not messages_api.bodies[0].get("tools") and not brave_api.requests, "without a Brave key no search is offered"
     con.sql(f"SELECT stps_set_brave_api_key('{brave_api.key}')").fetchall()
-    brave_api.reply([hit("https://coin.example/", "Bitcoin", "The current Bitcoin price is 95,234.15 USD.")])
+    brave_api.reply([hit(f"https://coin.example/{n}", "Bitcoin", "The price is 95,234.15 USD. " * 30) for n in range(9)])
     messages_api.reply(search("Bitcoin price USD"))
     messages_api.reply(text("95,234.15 USD", citations=[(0, 0)]))
     assert con.sql(f"SELECT stps_ask_ai('Bitcoin', '{PRICE}')").fetchall() == [("95,234.15 USD",)]
-    assert messages_api.bodies[1]["messages"][0]["content"][0]["text"] == f"Context: Bitcoin\n\nQuestion: {PRICE}"
-    assert brave_api.queries == ["Bitcoin price USD"]
+    _, first, second = messages_api.bodies
+    assert first["messages"][0]["content"][0]["text"] == f"Context: Bitcoin\n\nQuestion: {PRICE}"
+    assert first["model"] == "claude-haiku-5-5" and first["max_tokens"] == 1000 and "tool_choice" not in first
+    texts = [part["text"] for block in search_results(second) for part in block["content"]]
+    assert second["tool_choice"] == {"type": "none"} and len(texts) == 5 and max(map(len, texts)) <= 200
+    assert brave_api.queries == ["Bitcoin price USD"] and list(ipy_websearch.cost().kind) == [
+        "model",
+        "model",
+        "search",
+        "model",
+    ]
+    assert list(ipy_websearch.cost(by="question").question) == [f"ask_ai: {PRICE}"]
 
 
 def test_a_failed_search_is_told_to_the_model_and_the_user(messages_api: Any, brave_api: Any, con: Any) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 import time
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,14 +19,12 @@ from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
-from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
-from tests.contract.helpers import CEO, companies, record
+from tests.contract.helpers import CEO, companies, record, run, start
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
 from tests.fakes.notebook import interrupted_when
 from tests.fakes.replies import server_search, text, usage, web_citation
-from tests.fakes.warm import python
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
 
@@ -123,7 +118,7 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_ap
     assert ceiling.reserved == 0
 
 
-def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_kernel_pays_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """`kill -9` when a batch has been sent, then the same call in a new process: nothing is sent again."""
     code = (
         "import pandas, ipy_websearch\nframe = pandas.DataFrame({'company': [f'C{n}' for n in range(40)]})\n"
@@ -132,13 +127,12 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
     )
     with BenchmarkServer() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        command, environment = [*python(), "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
-        first = subprocess.Popen(command, env=environment)
+        first = start(code)
         while not any(made.is_answered for made in batch.open_batches(api.session().ledger)):
             time.sleep(0.005)
         first.kill()
-        first.wait()
-        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        first.communicate()
+        again = run(code)
         assert again.stdout.strip() == "40" and server.stats()["requests"] == 40
 
 

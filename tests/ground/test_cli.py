@@ -8,9 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +17,10 @@ from mcp import Client
 from ipy_websearch import cost
 from ipy_websearch.mcp import server
 from ipy_websearch.session import Session
-from tests.contract.helpers import boss
+from tests.contract.helpers import boss, run
 from tests.fakes.engines import hit
-from tests.fakes.notebook import subprocess_environment
 from tests.fakes.public_web import Page
 from tests.fakes.replies import delay, text, tool_use
-from tests.fakes.warm import python
 
 HEAVY = {"pandas", "anthropic", "pydantic", "IPython", "lxml", "trafilatura"}
 CODE = """
@@ -40,16 +35,14 @@ finally:
 """
 
 
-def call(function: str, given: Any, command: Sequence[str] = (), **env: str) -> tuple[int, Any, str]:
+def call(function: str, given: Any, *, warm: bool = True, **env: str) -> tuple[int, Any, str]:
     """Return the status of an executable, the JSON it wrote, and its standard error.
 
-    Where a `command` starts Python, nothing heavy was imported.
+    Where Python starts for it, which is not `warm` then, nothing heavy was imported.
     """
-    code = CODE.format(function=function, heavy=HEAVY if command else set())
-    sent = given if isinstance(given, bytes) else json.dumps(given).encode()
-    command = [*(command or python()), "-c", code]
-    done = subprocess.run(command, input=sent, capture_output=True, env=subprocess_environment(env), timeout=60)
-    return done.returncode, json.loads(done.stdout.decode()), done.stderr.decode()
+    code = CODE.format(function=function, heavy=set() if warm else HEAVY)
+    done = run(code, given=given if isinstance(given, str) else json.dumps(given), warm=warm, **env)
+    return done.returncode, json.loads(done.stdout), done.stderr
 
 
 def test_both_lists_of_domains_hold_and_the_output_is_utf_8(engine: Any, tmp_path: Path) -> None:
@@ -57,7 +50,7 @@ def test_both_lists_of_domains_hold_and_the_output_is_utf_8(engine: Any, tmp_pat
     (tmp_path / "pyproject.toml").write_text('[tool.ipy_websearch]\nmodel = "x"\ncount = 2')
     engine("google").reply([hit(f"https://{host}/", "日本", "x", date="2026-10-02") for host in ("a.example", "bad.a.example")])
     given = {"query": "window functions", "allowed_domains": ["a.example"], "blocked_domains": ["bad.a.example"], "odd": None}
-    status, out, told = call("web_search_google", given, command=[sys.executable], PYTHONIOENCODING="ascii")
+    status, out, told = call("web_search_google", given, warm=False, PYTHONIOENCODING="ascii")
     found = {"title": "日本", "url": "https://a.example/", "description": "x", "published_date": "2026-10-02T00:00:00Z"}
     assert (status, out) == (0, {"results": [found]})
     assert "may not set 'model'" in told and len(told.strip().splitlines()) == 1
@@ -92,7 +85,7 @@ def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any,
     (home / "brave-api-key").write_text(f"{brave_api.key}\n")
     given = {"query": "window functions"}
     brave_api.reply([])
-    assert call("web_search_brave", given, command=[sys.executable]) == (0, {"results": []}, "")
+    assert call("web_search_brave", given, warm=False) == (0, {"results": []}, "")
     assert list(cost(everything=True).name) == ["brave"]  # what it cost is in the ledger of all kernels
     brave_api.allow_refusals = True
     status, out, told = call("web_search_brave", given, BRAVE_API_KEY="BSA-wrong-and-secret")
@@ -103,17 +96,16 @@ def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any,
 @pytest.mark.parametrize(
     ("function", "raw", "told"),
     [
-        ("web_search_brave", b"", "standard input must hold one JSON object"),
-        ("web_search_brave", b"\xff\xfe", "standard input must hold one JSON object"),
-        ("web_search_brave", b'[["query", "x"]]', "standard input must hold one JSON object"),
-        ("web_search_brave", b"{}", "query is required"),
-        ("web_search_google", b'{"query": "x"}', "a search needs 2 characters or more"),
-        ("web_search_brave", b'{"query": "xyz", "allowed_domains": [5]}', "it must be one text or a list of texts"),
-        ("web_fetch", b'{"url": "https://a.example", "limit": true}', "limit is True; it must be a whole number"),
-        ("web_fetch", b'{"url": "file:///etc/passwd"}', "Failed to fetch URL: "),
+        ("web_search_brave", "", "standard input must hold one JSON object"),
+        ("web_search_brave", '[["query", "x"]]', "standard input must hold one JSON object"),
+        ("web_search_brave", "{}", "query is required"),
+        ("web_search_google", '{"query": "x"}', "a search needs 2 characters or more"),
+        ("web_search_brave", '{"query": "xyz", "allowed_domains": [5]}', "it must be one text or a list of texts"),
+        ("web_fetch", '{"url": "https://a.example", "limit": true}', "limit is True; it must be a whole number"),
+        ("web_fetch", '{"url": "file:///etc/passwd"}', "Failed to fetch URL: "),
     ],
 )
-def test_a_wrong_input_is_told_as_json(function: str, raw: bytes, told: str) -> None:
+def test_a_wrong_input_is_told_as_json(function: str, raw: str, told: str) -> None:
     status, out, errors = call(function, raw)
     assert status == 1 and told in out["error"] and list(out) == ["error"] and errors == ""
 

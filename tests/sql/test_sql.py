@@ -20,7 +20,7 @@ import ipy_websearch
 from ipy_websearch import api, sql
 from ipy_websearch.errors import ConfigError
 from tests.fakes.engines import Answer, hit
-from tests.fakes.replies import delay, error, refusal, search_results, stop, text, tool_use, usage
+from tests.fakes.replies import delay, error, refusal, stop, tool_use, usage
 
 
 @pytest.fixture
@@ -42,22 +42,6 @@ def echo(body: dict[str, Any]) -> Any:
 
 
 # --- one answer ---------------------------------------------------------------------------------------------------------
-
-
-def test_one_search_gives_the_model_five_short_results_and_all_is_booked(messages_api: Any, brave_api: Any, con: Any) -> None:
-    brave_api.reply([hit(f"https://a.example/{n}", f"Page {n}", "long words " * 60) for n in range(9)])
-    messages_api.reply(tool_use("web_search", {"query": "one"}))
-    messages_api.reply(text("done", citations=[(0, 0)]))
-    sql.register(con)
-    assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("done",)]
-    first, second = messages_api.bodies
-    assert question(first) == "Context: Bitcoin\n\nQuestion: Price?"
-    assert first["model"] == "claude-haiku-5-5" and first["max_tokens"] == 1000 and "tool_choice" not in first
-    found = search_results(second)
-    assert second["tool_choice"] == {"type": "none"} and len(found) == 5
-    assert all(len(part["text"]) <= 200 for block in found for part in block["content"])
-    cost = ipy_websearch.cost(by="question")
-    assert list(cost.question) == ["ask_ai: Price?"] and (cost.model_calls[0], cost.searches[0]) == (2, 1)
 
 
 @pytest.mark.parametrize(
