@@ -319,6 +319,8 @@ class Brave(Engine):
 
     def _look_rich(self, received: Received) -> Answer:
         self.checked(received, {"callback_key": ""}, "callback_key")
+        if not self.rich:
+            raise Refusal(404, self.error_body(404), "the callback key is an old one")
         return Answer(body=self.rich)
 
     def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
@@ -362,6 +364,7 @@ class Wikipedia(Engine):
     def __init__(self) -> None:
         super().__init__()
         self.articles: list[Hit] = []
+        self.is_read_only = False
 
     def error_body(self, status: int, message: str = "") -> Any:
         """Return an error as MediaWiki writes it."""
@@ -386,7 +389,8 @@ class Wikipedia(Engine):
             for number, entry in enumerate(self.articles, 1)
             if str(number) in ids
         ]
-        return Answer(body={"batchcomplete": True, "query": {"pages": pages}})
+        found = {"batchcomplete": True, "query": {"pages": pages}}
+        return Answer(body=self.error_body(200, "The wiki is read-only") if self.is_read_only else found)
 
     def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         """Return articles, which are known by page id from then on."""
@@ -617,3 +621,20 @@ ENGINES: dict[str, type[Engine]] = {
     "searxng": SearXNG,
     "wikipedia": Wikipedia,
 }
+
+
+class GitHub(Server):
+    """The Contents API of GitHub: `contents` are the answers by path, with their status."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contents: dict[str, tuple[Any, int]] = {}
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve every path."""
+        return [("GET", "/{path:.*}", self._answer)]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(await receive(request))
+        body, status = self.contents.get(request.path, ({"message": "Not Found"}, 404))
+        return web.json_response(body, status=status)

@@ -1,10 +1,7 @@
-"""The engines' servers behind httpx's own mock transport, without a socket: scripted or recorded answers, and odd ones.
+"""Searching with one engine alone: its context, recorded and odd answers, and what every answer has to be.
 
-    brave = served("brave")              # the fixture sets the engine's keys
-    brave.answer(recorded("brave/helmut_web"))
-    assert search("brave", "hello").title and brave.requests[0].params["q"] == "hello"
-
-Answers are used in order, path by path; the last one of a path stays. A host that is not served cannot be reached.
+brave_api.reply(body=recorded("brave/helmut_web"))
+assert search("brave", "hello")[0].title and brave_api.requests[0].params["q"] == "hello"
 """
 
 from __future__ import annotations
@@ -13,30 +10,20 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-import httpx
 from hypothesis import strategies as st
 
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
-from ipy_websearch.providers.router import PROVIDERS, create
+from ipy_websearch.providers.router import create
 from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.replies import WIRE
-from tests.fakes.server import Received
 
 T = TypeVar("T")
-AGENT = "ipy_websearch-tests/1 (https://tests.example/)"
-
-
-def key_of(variable: str) -> str:
-    """Return the key that a variable has in these tests."""
-    return f"fake-{variable.lower()}-0000"
 
 
 def recorded(name: str) -> Any:
@@ -54,63 +41,10 @@ NO_HITS: dict[str, Any] = defaultdict(
 )
 
 
-@dataclass(slots=True)
-class Service:
-    """One engine's server: `requests` are what came in, `most_active` how many of them at once."""
-
-    requests: list[Received] = field(default_factory=list)
-    most_active: int = 0
-    _answers: dict[str, list[tuple[Any, int, Mapping[str, str], float]]] = field(default_factory=lambda: defaultdict(list))
-    _active: int = 0
-
-    def answer(
-        self, body: Any, *, path: str = "", status: int = 200, headers: Mapping[str, str] | None = None, delay_s: float = 0
-    ) -> None:
-        """Script the next answer on a path ("": on every path): bytes as they are, or JSON."""
-        self._answers[path].append((body, status, headers or {}, delay_s))
-
-    def forget(self) -> None:
-        """Forget all answers and requests."""
-        self._answers.clear()
-        self.requests.clear()
-
-    async def respond(self, request: httpx.Request) -> httpx.Response:
-        """Return the next answer."""
-        body = json.loads(request.content) if request.content else None
-        self.requests.append(Received(request.method, request.url.path, dict(request.url.params), dict(request.headers), body))
-        waiting = self._answers.get(request.url.path) or self._answers[""]
-        answer, status, headers, delay_s = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        self._active += 1
-        self.most_active = max(self.most_active, self._active)
-        try:
-            await asyncio.sleep(delay_s)
-        finally:
-            self._active -= 1
-        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return httpx.Response(status, headers={"content-type": "application/json", **headers}, content=data)
-
-
-# The services by host; the fixture `served` fills and empties it.
-SERVED: dict[str, Service] = {}
-
-
-def host_of(name: str) -> str:
-    """Return the host of an engine's default address; a server of one's own is at wiki.example or searx.example."""
-    address = PROVIDERS[name].base_default or f"https://{name}.example"
-    return str(urlsplit(address.replace("{lang}", "en")).netloc)
-
-
-async def _route(request: httpx.Request) -> httpx.Response:
-    if (service := SERVED.get(request.url.host)) is None:
-        raise httpx.ConnectError("no such host")
-    return await service.respond(request)
-
-
 def context(folder: Path | str = ".", options: Mapping[str, Any] | None = None) -> ProviderContext:
-    """Return a context whose keys are those of the environment; with nothing served, it uses the network."""
+    """Return a context whose keys and addresses are those of the environment."""
     keys = Keys(Path(folder) / "settings")
-    transport = httpx.MockTransport(_route) if SERVED else None
-    http = HttpClient(user_agent=AGENT, secrets=keys.secrets, transport=transport)
+    http = HttpClient(user_agent="ipy_websearch-tests/1 (https://tests.example/)", secrets=keys.secrets)
     return ProviderContext(http, keys, Path(folder), options or {})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
@@ -21,26 +21,22 @@ from ipy_websearch.http.client import Cache
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.brave import BraveProvider
-from ipy_websearch.providers.router import PROVIDERS, SearchRouter, create, plugins, provider_to_ask
+from ipy_websearch.providers.router import SearchRouter, create, plugins, provider_to_ask
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import Charge, SearchResults
+from tests.fakes.engines import hit
 from tests.fakes.wire import (
     EVERY_FILTER,
     NO_HITS,
-    SERVED,
-    Service,
     check_sound,
     context,
-    host_of,
-    key_of,
     odd_json,
     recorded,
     run,
     search,
 )
 
-KEYED = ["brave", "google", "firecrawl", "tavily", "perplexity", "exa"]
-ALL = [*KEYED, "searxng", "wikipedia"]
+ALL = ["brave", "google", "firecrawl", "tavily", "perplexity", "exa", "searxng", "wikipedia"]
 FULL = {"freshness": "pw", "country": "uk", "language": "de-CH", "safe_search": "strict", "count": 7}
 PERPLEXITY = {
     "results": [
@@ -56,22 +52,6 @@ FIRECRAWL = {
         "news": [{"url": "https://n.example/", "title": "N", "snippet": "News", "date": "3 months ago"}],
     },
 }
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Service]]:
-    """A function that puts a scripted service in the place of an engine, and sets its keys."""
-
-    def serve(name: str) -> Service:
-        info = PROVIDERS[name]
-        for variable in info.keys:
-            monkeypatch.setenv(variable, key_of(variable))
-        if name == "searxng":
-            monkeypatch.setenv(info.base_variable, f"https://{host_of(name)}")
-        return SERVED.setdefault(host_of(name), Service())
-
-    yield serve
-    SERVED.clear()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -115,17 +95,14 @@ SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "fields", "expected"), SENT)
 def test_a_search_sends_the_documented_parameters(
-    served: Callable[[str], Service], name: str, fields: dict[str, Any], expected: dict[str, Any]
+    engine: Callable[[str], Any], name: str, fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """Under the engine's own names, with the key in its header (Google's in the query)."""
-    server = served(name)
-    server.answer(NO_HITS[name])
+    """Under the engine's own names, in the query or as JSON; a wrong key, or a wrong place for it, is refused."""
+    server = engine(name)
+    server.reply(body=NO_HITS[name])
     search(name, "a b", **fields)
     sent = server.requests[0]
     assert expected.items() <= (sent.body or sent.params).items() and not (sent.body and sent.params)
-    if name in KEYED and name != "google":
-        header = {"brave": "x-subscription-token", "exa": "x-api-key"}.get(name, "authorization")
-        assert sent.headers[header].removeprefix("Bearer ") == key_of(f"{name.upper()}_API_KEY")
 
 
 READ: list[tuple[str, Any, int, dict[str, Any], Charge]] = [
@@ -189,15 +166,14 @@ READ: list[tuple[str, Any, int, dict[str, Any], Charge]] = [
 
 @pytest.mark.parametrize(("name", "body", "most", "first", "charge"), READ, ids=[row[0] for row in READ])
 def test_a_recorded_answer_becomes_plain_results(
-    served: Callable[[str], Service], name: str, body: Any, most: int, first: dict[str, Any], charge: Charge
+    engine: Callable[[str], Any], name: str, body: Any, most: int, first: dict[str, Any], charge: Charge
 ) -> None:
     """Tags and entities are gone, dates are aware UTC and never made up, and what the answer reports is booked."""
-    served(name).answer(body)
+    engine(name).reply(body=body)
     results = search(name, "hello world", count=20)
     assert 2 <= len(results) <= most and results.provider == name and results.charges == (charge,)
     assert {field: getattr(results[0], field) for field in first} == first
-    if name != "wikipedia":  # its second request was answered with the same body
-        assert results.raw == body
+    assert results.raw == body
     check_sound(results)
 
 
@@ -231,15 +207,15 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
 
 @pytest.mark.parametrize(("name", "status", "body", "words", "reason"), REFUSED)
 def test_a_refusal_says_what_to_do_and_its_kind(
-    served: Callable[[str], Service], name: str, status: int, body: Any, words: str, reason: str
+    engine: Callable[[str], Any], name: str, status: int, body: Any, words: str, reason: str
 ) -> None:
     """In one line without the key; only 5xx is asked again."""
-    server = served(name)
-    server.answer(body, status=status)
+    server = engine(name)
+    server.fail(status, times=3 if status == 503 else 1, body=body)
     with pytest.raises(ProviderError, match=words) as caught:
         search(name)
     assert (caught.value.reason, caught.value.permanent) == (reason, reason in ("key", "credit", "quota"))
-    assert len(server.requests) == (3 if status == 503 else 1) and key_of(f"{name.upper()}_API_KEY") not in str(caught.value)
+    assert len(server.requests) == (3 if status == 503 else 1) and server.key not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -255,14 +231,14 @@ def test_a_refusal_says_what_to_do_and_its_kind(
     ],
 )
 def test_brave_tells_a_busy_second_from_a_used_up_month(
-    served: Callable[[str], Service], headers: Any, words: str, wait: float | None, reason: str
+    brave_api: Any, headers: Any, words: str, wait: float | None, reason: str
 ) -> None:
     """The first passes at once, the other is an outage that nobody waits for; without headers the body tells."""
-    server, meta = served("brave"), {} if headers else {"quota_limit": 2_000, "quota_current": 2_000}
-    server.answer({"error": {"code": "RATE_LIMITED", "meta": meta}}, status=429, headers=headers)
+    meta = {} if headers else {"quota_limit": 2_000, "quota_current": 2_000}
+    brave_api.fail(429, body={"error": {"code": "RATE_LIMITED", "meta": meta}}, headers=headers)
     with pytest.raises(RateLimitedError, match=words) as caught:
         search("brave")
-    assert (caught.value.retry_after, caught.value.reason, len(server.requests)) == (wait, reason, 1)
+    assert (caught.value.retry_after, caught.value.reason, len(brave_api.requests)) == (wait, reason, 1)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -276,22 +252,19 @@ def test_brave_tells_a_busy_second_from_a_used_up_month(
     ],
 )
 def test_an_answer_without_results_is_a_failure_and_not_nothing_found(
-    served: Callable[[str], Service], name: str, body: Any
+    engine: Callable[[str], Any], name: str, body: Any
 ) -> None:
     """An error object under status 200, fields of a wrong type, and results that cannot be read."""
-    served(name).answer(body)
+    engine(name).reply(body=body)
     with pytest.raises(ProviderError, match=f"^{name}: (the answer holds no .*; check {name.upper()}|some words)") as caught:
         search(name)
     assert caught.value.reason == "server" and caught.value.lost is ("error" not in body)
-    served(name).forget()
-    served(name).answer(NO_HITS[name])
-    assert len(search(name)) == 0
 
 
-def test_each_address_is_one_result(served: Callable[[str], Service]) -> None:
+def test_each_address_is_one_result(engine: Callable[[str], Any]) -> None:
     """The first one counts; what is no address of the web is left out."""
     urls = ["https://a.example/"] * 2 + ["javascript:alert(1)", "/b", "https://a.example:99999/", "http://b.example"]
-    served("exa").answer({"results": [{"url": url, "title": f"T{n}", "text": "one<br>two"} for n, url in enumerate(urls)]})
+    engine("exa").reply(body={"results": [{"url": url, "title": f"T{n}", "text": "one<br>two"} for n, url in enumerate(urls)]})
     found = [(hit.title, hit.url, hit.description) for hit in search("exa", count=9)]
     assert found == [("T0", urls[0], "one two"), ("T5", urls[5], "one two")]
 
@@ -314,44 +287,43 @@ def test_each_address_is_one_result(served: Callable[[str], Service]) -> None:
     ],
 )
 def test_what_an_engine_cannot_do_is_said(
-    served: Callable[[str], Service], name: str, fields: dict[str, Any], notices: list[str]
+    engine: Callable[[str], Any], name: str, fields: dict[str, Any], notices: list[str]
 ) -> None:
-    served(name).answer(NO_HITS[name])
+    engine(name)
     said = search(name, **fields).notices
     assert len(said) == len(notices) and all(words in notice for words, notice in zip(notices, said, strict=True))
 
 
 @pytest.mark.parametrize("cost", [{}, {"costDollars": {"total": "free"}}, {"costDollars": {"total": 1e308}}])
-def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Callable[[str], Service], cost: Any) -> None:
-    served("exa").answer({"results": [], **cost})
+def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(engine: Callable[[str], Any], cost: Any) -> None:
+    engine("exa").reply(body={"results": [], **cost})
     assert search("exa").charges == (Charge("exa", usd=None),)
 
 
 @pytest.mark.parametrize("name", ALL)
-@given(body=st.lists(odd_json))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(
-    served: Callable[[str], Service], name: str, body: Any
-) -> None:
+def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(engine: Callable[[str], Any], name: str) -> None:
     """In the place of its hits: missing fields, nulls, wrong types and hostile text are read as far as they can be."""
-    service = served(name)
-    service.forget()
+    fake = engine(name)
     places = {"brave": "web results", "google": "items", "firecrawl": "data web", "wikipedia": "query search"}
-    for field in reversed(places.get(name, "results").split()):
-        body = {field: body}
-    service.answer(body)
-    with suppress(ProviderError):
-        check_sound(search(name))
+
+    @settings(max_examples=25)
+    @given(st.lists(odd_json))
+    def answered(body: Any) -> None:
+        for field in reversed(places.get(name, "results").split()):
+            body = {field: body}
+        fake.reply(body=body)
+        with suppress(ProviderError):
+            check_sound(search(name))
+
+    answered()
 
 
-def test_what_fails_beside_a_search_is_a_notice(served: Callable[[str], Service]) -> None:
+def test_what_fails_beside_a_search_is_a_notice(brave_api: Any, wikipedia_api: Any) -> None:
     """Brave's rich data, which are not asked for twice, and the introductions of Wikipedia's articles."""
-    brave, wikipedia = served("brave"), served("wikipedia")
-    brave.answer({"web": {"results": []}, "rich": {"hint": {"callback_key": "old"}}}, path="/res/v1/web/search")
-    brave.answer({}, status=500, path="/res/v1/web/rich")
-    assert "could not be had" in search("brave", "weather").notices[0] and len(brave.requests) == 2
-    wikipedia.answer({"query": {"search": [{"title": "Größe", "pageid": 7, "snippet": "<span>words</span>"}]}})
-    wikipedia.answer({"error": {"code": "readonly", "info": "The wiki is read-only"}})
+    brave_api.allow_refusals, wikipedia_api.is_read_only = True, True
+    brave_api.reply([], fields={"rich": {"hint": {"callback_key": "old"}}})
+    assert "could not be had" in search("brave", "weather").notices[-1] and len(brave_api.requests) == 2
+    wikipedia_api.reply([hit("", "Größe", "<span>words</span>")])
     results = search("wikipedia", "Größe")
     assert results[0].description == "words" and "introductions are missing" in results.notices[0]
 
@@ -373,9 +345,9 @@ def test_what_fails_beside_a_search_is_a_notice(served: Callable[[str], Service]
         ),
     ],
 )
-def test_the_passages_of_an_llm_context_come_whole(served: Callable[[str], Service], body: Any, first: dict[str, Any]) -> None:
+def test_the_passages_of_an_llm_context_come_whole(brave_api: Any, body: Any, first: dict[str, Any]) -> None:
     """Lines stay, the dates are the ISO ones, places are pages too, and one context call is booked."""
-    served("brave").answer(body)
+    brave_api.reply(body=body)
     made = context()
     results = run(cast(BraveProvider, create("brave", made)).llm_context(SearchRequest("a b", count=20)), made)
     assert {field: getattr(results[0], field) for field in first} == first
@@ -414,18 +386,16 @@ def test_a_question_is_searched_by_its_words_of_meaning(question: str, words: st
     assert search_words("Wer ist der Präsident?", "de") == "Wer ist der Präsident"
 
 
-def test_at_most_three_requests_are_under_way_at_once(served: Callable[[str], Service]) -> None:
+def test_at_most_three_requests_are_under_way_at_once(wikipedia_api: Any) -> None:
     """Wikipedia's etiquette, kept over all searches."""
-    server = served("wikipedia")
-    server.answer({"query": {"search": [{"title": "A", "pageid": 1}]}}, delay_s=0.03)
-    made = context()
+    wikipedia_api.latency_s, made = 0.03, context()
 
     async def many() -> None:
-        engine = create("wikipedia", made)
-        await asyncio.gather(*(engine.search(SearchRequest(f"query {n}")) for n in range(8)))
+        provider = create("wikipedia", made)
+        await asyncio.gather(*(provider.search(SearchRequest(f"query {n}")) for n in range(8)))
 
     run(many(), made)
-    assert server.most_active == 3 and len(server.requests) == 16
+    assert wikipedia_api.most_active == 3 and len(wikipedia_api.requests) == 16
 
 
 DATES = [
@@ -453,25 +423,13 @@ def test_dates_become_aware_utc_and_nothing_else_is_one(value: Any, moment: date
 
 # === the chain of engines: which is asked, which may stand in, what is remembered, kept and shared, and what it costs
 
-ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
 QUOTA = {"X-RateLimit-Reset": "1, 900", "X-RateLimit-Remaining": "1, 0", "X-RateLimit-Limit": "1, 2000"}
 
 
 @pytest.fixture
-def wikipedia(served: Callable[[str], Service]) -> Service:
-    """Wikipedia's stand-in, which knows one article."""
-    server = served("wikipedia")
-    server.answer(ARTICLE)
-    return server
-
-
-@pytest.fixture
-def brave(served: Callable[[str], Service], wikipedia: Service) -> Service:
-    """Brave's stand-in, with a key; Wikipedia is behind it."""
-    return served("brave")
-
-
-PAGE = {"web": {"results": [{"title": "T", "url": "https://a.example/", "page_age": "2026-01-02T03:04:05"}]}}
+def brave(brave_api: Any, wikipedia_api: Any) -> Any:
+    """Brave's fake, with Wikipedia's behind it."""
+    return brave_api
 
 
 class Use:
@@ -494,19 +452,16 @@ class Use:
 # --- the chain --------------------------------------------------------------------------------------------------------
 
 
-def test_no_results_are_an_answer_and_no_reason_to_pay_another_engine(
-    brave: Service, wikipedia: Service, tmp_path: Path
-) -> None:
-    brave.answer({"web": {"results": []}})
+def test_no_results_are_an_answer_and_no_reason_to_pay_another_engine(brave: Any, wikipedia_api: Any, tmp_path: Path) -> None:
+    brave.reply([])
     results = Use(tmp_path).search()
-    assert (results.provider, len(results), results.attempts, wikipedia.requests) == ("brave", 0, (), [])
+    assert (results.provider, len(results), results.attempts, wikipedia_api.requests) == ("brave", 0, (), [])
 
 
-def test_a_stand_in_that_finds_nothing_hides_no_failure(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
+def test_a_stand_in_that_finds_nothing_hides_no_failure(brave: Any, wikipedia_api: Any, tmp_path: Path) -> None:
     """The search is an error with the reason of the engine that was to answer, and not an empty answer."""
-    brave.answer({}, status=401)
-    wikipedia.forget()
-    wikipedia.answer({"query": {"search": []}})
+    brave.fail(401)
+    wikipedia_api.behave(lambda values: [])
     with pytest.raises(ProviderError, match="the search failed: brave answered 401.*; wikipedia found nothing") as caught:
         Use(tmp_path).search()
     assert (caught.value.provider, caught.value.reason) == ("brave", "key")
@@ -523,15 +478,15 @@ def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, off
 
 
 def test_a_key_or_an_address_that_is_none_is_said_and_hides_nothing(
-    brave: Service, wikipedia: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brave: Any, wikipedia_api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain goes on to other engines of the web; what was lost before stays booked."""
     monkeypatch.setenv("BRAVE_API_KEY", "two words")
     (notice,) = Use(tmp_path).search().notices
     assert "BRAVE_API_KEY (environment)" in notice and notice.endswith("wikipedia was asked instead")
-    monkeypatch.setenv("BRAVE_API_KEY", "fake-brave-key-0000")
+    monkeypatch.setenv("BRAVE_API_KEY", brave.key)
     monkeypatch.setenv("WIKIPEDIA_BASE_URL", "nowhere")
-    brave.answer(b"no JSON")
+    brave.reply(body=b"no JSON")
     with pytest.raises(ProviderError, match="brave answered 200 .*; WIKIPEDIA_BASE_URL is 'nowhere'") as caught:
         Use(tmp_path).search()
     assert [charge.lost for charge in caught.value.charges] == [True]
@@ -539,11 +494,9 @@ def test_a_key_or_an_address_that_is_none_is_said_and_hides_nothing(
 
 @pytest.mark.parametrize(("status", "headers", "tries", "seconds"), [(422, {}, 1, 300), (429, QUOTA, 1, 900), (503, {}, 3, 30)])
 def test_an_engine_is_asked_again_when_its_time_is_over(
-    brave: Service, tmp_path: Path, status: int, headers: dict[str, str], tries: int, seconds: int
+    brave: Any, tmp_path: Path, status: int, headers: dict[str, str], tries: int, seconds: int
 ) -> None:
-    for _ in range(tries):
-        brave.answer({"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, status=status, headers=headers)
-    brave.answer(PAGE)
+    brave.fail(status, times=tries, headers=headers, body={"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}})
     use = Use(tmp_path)
     assert [use.search(query).attempts[0].status for query in ("first one", "second one")] == [status, status]
     assert len(brave.requests) == tries and use.router.plan(SearchRequest("fourth one")).provider == "wikipedia"
@@ -553,23 +506,21 @@ def test_an_engine_is_asked_again_when_its_time_is_over(
 
 
 def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
-    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brave: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brave.answer({}, status=401)
+    brave.fail(401, times=2)
     use = Use(tmp_path)
     assert use.search().provider == "wikipedia"
     with pytest.raises(ProviderError, match="refused"):
         use.search(provider="brave")
-    brave.forget()
-    brave.answer(PAGE)
-    monkeypatch.setenv("BRAVE_API_KEY", "another-fake-key-0000")
+    brave.key = "another-fake-key-0000"
+    monkeypatch.setenv("BRAVE_API_KEY", brave.key)
     assert use.search("one more query").provider == "brave"
 
 
-def test_a_short_429_is_forgotten_at_once(brave: Service, tmp_path: Path) -> None:
+def test_a_short_429_is_forgotten_at_once(brave: Any, tmp_path: Path) -> None:
     """And the stand-in's answer is not served as the engine's."""
-    brave.answer({}, status=429)
-    brave.answer(PAGE)
+    brave.fail(429)
     use = Use(tmp_path)
     assert [use.search().provider, use.search().provider, use.search().cached] == ["wikipedia", "brave", True]
 
@@ -592,10 +543,9 @@ def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, 
             Use(tmp_path, search_tools=lambda: tools).search(provider=name)
 
 
-def test_a_named_tool_is_an_engine_with_options(served: Callable[[str], Service], tmp_path: Path) -> None:
+def test_a_named_tool_is_an_engine_with_options(engine: Callable[[str], Any], tmp_path: Path) -> None:
     """It costs what these cost, and its answers are kept apart from the plain engine's."""
-    tavily = served("tavily")
-    tavily.answer({"results": []})
+    tavily = engine("tavily")
     use = Use(tmp_path, search_tools=lambda: {"deep": {"provider": "tavily", "search_depth": "advanced"}})
     assert use.search(provider="deep").charges == (Charge("tavily", units=Decimal(2), unit="credit"),)
     assert tavily.requests[0].body["search_depth"] == "advanced"
@@ -616,10 +566,9 @@ def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_t
 # --- plans, costs, cache ----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_says_what_a_search_will_cost(brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_says_what_a_search_will_cost(brave: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing, once the answer is in the cache; the worst is that of the dearest engine that may stand in."""
     monkeypatch.setenv("EXA_API_KEY", "fake-exa-key-0000")
-    brave.answer(PAGE)
     use, request = Use(tmp_path), SearchRequest("duckdb release", count=20)
     plan = use.router.plan(request)
     assert (plan.provider, plan.expected_charges, plan.cached) == ("brave", (Charge("brave"),), None)
@@ -630,9 +579,9 @@ def test_a_plan_says_what_a_search_will_cost(brave: Service, tmp_path: Path, mon
     assert use.router.plan(request, fresh=True).expected_charges == (Charge("brave"),)
 
 
-def test_the_same_search_is_paid_for_once(brave: Service, tmp_path: Path) -> None:
+def test_the_same_search_is_paid_for_once(brave: Any, tmp_path: Path) -> None:
     """Within the cache's time it comes back whole, marked, with its age, for nothing, for the chain and by name."""
-    brave.answer(PAGE | {"query": {"altered": "other"}})
+    brave.reply([hit("https://a.example/", "T", date="2026-01-02T03:04:05")], fields={"query": {"altered": "other"}})
     first = Use(tmp_path).search("DuckDB  Release")
     again = Use(tmp_path).search("duckdb release", provider="brave")
     assert len(brave.requests) == 1 and again.cached and again.cost_usd == 0
@@ -642,9 +591,8 @@ def test_the_same_search_is_paid_for_once(brave: Service, tmp_path: Path) -> Non
 
 
 def test_another_filter_address_or_freshness_is_another_search(
-    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brave: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brave.answer(PAGE)
     use = Use(tmp_path)
     domains = ("a.example", "b.example")
     different: list[dict[str, Any]] = [
@@ -654,16 +602,16 @@ def test_another_filter_address_or_freshness_is_another_search(
     assert not any(use.search(**fields).cached for fields in different)
     assert all(use.search(**fields).cached for fields in different)
     assert use.search(allowed_domains=domains[::-1]).cached and not use.search(fresh=True).cached
-    monkeypatch.setenv("BRAVE_BASE_URL", "https://api.search.brave.com/proxy")
+    monkeypatch.setenv("BRAVE_BASE_URL", brave.url.replace("127.0.0.1", "localhost"))
     assert not use.search().cached
 
 
 # --- in flight ----------------------------------------------------------------------------------------------------------
 
 
-def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, tmp_path: Path) -> None:
+def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Any, tmp_path: Path) -> None:
     """Also when the one who asked first leaves."""
-    brave.answer(PAGE, delay_s=0.1)
+    brave.latency_s = 0.1
     use = Use(tmp_path)
 
     async def four() -> list[SearchResults]:
@@ -728,7 +676,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("their_engine", None)
 
 
-def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_package_can_bring_an_engine(plugin: None, wikipedia_api: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """It is asked before the free ones, held to the domain lists, and may report its price; broken ones stop nothing."""
     use = Use(tmp_path)
     with pytest.warns(UserWarning, match="cannot be loaded") as broken:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -17,8 +16,9 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.research import MAX_BYTES, read_research_tool
 from tests.contract.helpers import results_of
+from tests.fakes.engines import GitHub
 from tests.fakes.replies import tool_use
-from tests.fakes.wire import SERVED, Service, context
+from tests.fakes.wire import context, run
 
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
 CONTENTS = "/repos/acme/research/contents/"
@@ -33,7 +33,7 @@ def reader(root: str, base: Path) -> Read:
     tool = read_research_tool(root, made.http, made.keys, base=base)
 
     def read(path: str) -> tuple[ToolOutput, dict[str, Any]]:
-        output: ToolOutput = asyncio.run(tool.call(tool.parsed({"path": path}), ToolContext()))  # type: ignore[arg-type]
+        output = run(tool.call(tool.parsed({"path": path}), ToolContext()), made)  # type: ignore[arg-type]
         found = json.loads(output.text)
         assert output.is_error is not found["ok"] and output.passages == ()
         return output, found
@@ -49,24 +49,23 @@ def on_github(data: bytes, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def github() -> Iterator[Service]:
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
     """The Contents API, which knows no file."""
-    service = SERVED["api.github.com"] = Service()
-    service.answer({"message": "Not Found"}, status=404)
-    yield service
-    SERVED.clear()
+    with GitHub() as served:
+        monkeypatch.setenv("GITHUB_BASE_URL", served.url)
+        yield served
 
 
 @pytest.fixture(params=["folder", "github"])
-def place(request: pytest.FixtureRequest, github: Service, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
+def place(request: pytest.FixtureRequest, github: GitHub, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
     """Both kinds of root: a function that reads in it, and one that puts a document there."""
     ideas = tmp_path / "ideas"
     (ideas / "market").mkdir(parents=True)
-    github.answer([{"type": "file"}], path=f"{CONTENTS}docs/ideas/market")
+    github.contents[f"{CONTENTS}docs/ideas/market"] = [{"type": "file"}], 200
     if request.param == "folder":
         return reader(str(ideas), tmp_path), lambda path, data: (ideas / path).write_bytes(data)
     read = reader("github:acme/research/docs/ideas@main", tmp_path)
-    return read, lambda path, data: github.answer(on_github(data), path=f"{CONTENTS}docs/ideas/{path}")
+    return read, lambda path, data: github.contents.update({f"{CONTENTS}docs/ideas/{path}": (on_github(data), 200)})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_a_file_gives_its_content_and_its_bytes(place: Any, data: bytes, content
     ],
 )
 def test_a_failure_has_one_of_four_types_and_says_what_to_do(
-    place: Any, github: Service, path: str, error_type: str, message: str
+    place: Any, github: GitHub, path: str, error_type: str, message: str
 ) -> None:
     """The cases of seed 001. The log names the type; for a path that breaks a rule nothing is looked for."""
     read, put = place
@@ -133,10 +132,10 @@ def test_links_pipes_and_devices_in_a_folder_are_refused(tmp_path: Path) -> None
 
 
 def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_shown(
-    github: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    github.answer({"message": f"no, {TOKEN}"}, status=403, path=f"{CONTENTS}docs/a.md")
+    github.contents[f"{CONTENTS}docs/a.md"] = {"message": f"no, {TOKEN}"}, 403
     output, found = reader("github:acme/research/docs@release/2", tmp_path)("a.md")
     assert found["error_type"] == "api_error" and "403" in found["message"] and TOKEN not in output.text
     (request,) = github.requests
@@ -153,8 +152,8 @@ def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_show
         ({"encoding": "rot13", "content": "!"}, "0 bytes where 1 were announced"),
     ],
 )
-def test_what_is_no_plain_file_on_github_is_refused(github: Service, tmp_path: Path, changed: Any, told: str) -> None:
-    github.answer(on_github(b"x", **changed), path=f"{CONTENTS}a.md")
+def test_what_is_no_plain_file_on_github_is_refused(github: GitHub, tmp_path: Path, changed: Any, told: str) -> None:
+    github.contents[f"{CONTENTS}a.md"] = on_github(b"x", **changed), 200
     _, found = reader("github:acme/research", tmp_path)("a.md")
     assert not found["ok"] and told in found["message"]
 
