@@ -23,16 +23,6 @@ ENRICH_MODEL = "claude-haiku-5-5"
 OFFLINE_MODEL = "offline"
 
 
-class _Number(CFloat[Any, Any]):
-    """A float that is neither NaN, which no limit would stop, nor infinite."""
-
-    def validate(self, obj: Any, value: Any) -> Any:
-        number = super().validate(obj, value)
-        if not isfinite(number):
-            self.error(obj, value)
-        return number
-
-
 # What may become of sentences that their sources do not support: nothing, a mark, a second try by the model.
 CHECKS = ("off", "mark", "repair")
 
@@ -61,12 +51,10 @@ class WebSearch(Configurable):
     )
     max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(config=True)
     max_tokens = Int(16_000, min=256, help="Tokens that one model reply may have.").tag(config=True)
-    timeout_s = _Number(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)
-    budget_usd = _Number(None, allow_none=True, min=0.0, help="US dollars a question may cost; None: no limit.").tag(
-        config=True
-    )
-    session_budget_usd = _Number(None, allow_none=True, min=0.0, help="US dollars that the session may cost.").tag(config=True)
-    day_budget_usd = _Number(None, allow_none=True, min=0.0, help="US dollars that all sessions may cost a day (UTC).").tag(
+    timeout_s = CFloat(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)
+    budget_usd = CFloat(None, allow_none=True, min=0.0, help="US dollars a question may cost; None: no limit.").tag(config=True)
+    session_budget_usd = CFloat(None, allow_none=True, min=0.0, help="US dollars that the session may cost.").tag(config=True)
+    day_budget_usd = CFloat(None, allow_none=True, min=0.0, help="US dollars that all sessions may cost a day (UTC).").tag(
         config=True
     )
     safe_search = Enum(("off", "moderate", "strict"), "moderate", help="Filter for adult content.").tag(config=True)
@@ -136,8 +124,8 @@ def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
     trait: Any = settings.traits()[name]
     try:
         value = trait.from_string(value) if isinstance(value, str) else value
-        if isinstance(value, bool) and not isinstance(trait, Bool):
-            raise TraitError("Python counts a bool as an int")
+        if (isinstance(value, bool) and not isinstance(trait, Bool)) or (isinstance(value, float) and not isfinite(value)):
+            raise TraitError("Python counts a bool as an int, and compares NaN and infinity with limits")
         setattr(settings, name, value)
     except Exception as exc:  # traitlets parses some texts as Python code, which can fail in any way
         raise ConfigError(

@@ -90,8 +90,8 @@ def fold(text: str) -> str:
         return " ".join(text.casefold().split())
     import unicodedata
 
-    folded = _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
-    return folded if folded.isascii() else folded.replace("\u200c", "").replace("\u200d", "")
+    folded = _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+    return re.sub("[\u200c\u200d]", "", folded).strip()
 
 
 def sound(value: Any) -> Any:

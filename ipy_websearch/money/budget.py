@@ -61,7 +61,6 @@ RUN_S = 600.0
 UNRECORDED = (OFFLINE_MODEL, "local")
 
 _NOTHING = Decimal(0)
-_RETRIES = 8  # other kernels may take the money between two attempts
 
 
 def _lately() -> int:
@@ -186,10 +185,11 @@ class RunBudget:
     _kept: Decimal = field(default=_NOTHING, init=False)  # for the planned calls and the final answer
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
     _calls: dict[str, tuple[Sequence[Charge], Decimal]] = field(default_factory=dict, init=False)
-    _held: Reservation | None = field(default=None, init=False)
+    _held: Reservation = field(init=False)
 
     def __post_init__(self) -> None:
         self.bounded = self.budget.bounded
+        self._held = Reservation(self.budget.ledger, "")
 
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         """Return the `max_tokens` that the next request may ask for: `wanted`, fewer, or None when the money is not enough.
@@ -208,7 +208,7 @@ class RunBudget:
             return cost, _NOTHING if final else self._rest(input_tokens + tokens + CLOSING_TOKENS, self.planned)
 
         tokens, least = wanted, min(wanted, self.least)
-        for _ in range(_RETRIES):
+        while tokens >= least:  # other kernels may take money between two attempts
             cost, kept = costs(tokens)
             tight = self._hold(cost, kept)
             if tight is None:
@@ -217,9 +217,7 @@ class RunBudget:
             what = "a search and a short answer" if self.planned else "a short answer"
             self.refusal = tight.refusal(what, sum(costs(least), _NOTHING))
             room = tight.left - self._calls_usd()
-            tokens = least - 1 + bisect_right(range(least, wanted + 1), room, key=lambda n: sum(costs(n), _NOTHING))
-            if tokens < least:
-                break
+            tokens = least - 1 + bisect_right(range(least, tokens), room, key=lambda n: sum(costs(n), _NOTHING))
         return None
 
     def grant_again(self) -> str:
@@ -255,10 +253,7 @@ class RunBudget:
             self.request_usd = _NOTHING
             self._input += usage.output_tokens
             self._kept = min(self._kept, self._rest(self._input, self.planned))
-        if self._held is not None:
-            self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
-        else:
-            self.budget.ledger.book(rows)
+        self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
 
     def close(self) -> list[Charge]:
         """End the run: return the calls under way, which were sent and count; `settle` gives the rest back."""
@@ -269,9 +264,8 @@ class RunBudget:
         """Change what is held for the request and for the final answer; return the limit that has no room, None when done."""
         total = request + kept + self._calls_usd()
         try:
-            if self._held is None or total > self._held.usd:
-                id = self._held.id if self._held else ""
-                self._held = self.budget.reserve(total, lease_s=self.timeout_s + LEASE_S, id=id)
+            if total > self._held.usd:
+                self._held = self.budget.reserve(total, lease_s=self.timeout_s + LEASE_S, id=self._held.id)
         except Refused as refused:
             return refused.limit
         self.request_usd, self._kept = request, kept
