@@ -55,15 +55,14 @@ class EnrichedFrame(WebFrame):
 class CostSummary:
     """The sums under a table of costs: exact US dollars spent, calls without a known price, and savings.
 
-    `unpriced` counts those calls by the name of their model or provider. `saved_calls_usd` is what answers from the cache would
-    have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of the frame that it belongs to:
+    `unpriced` counts those calls by the name of their model or provider. `saved_usd` is what answers from the cache would have
+    cost. `rows` is the length of the frame that it belongs to:
     a frame of another length is a part of it, to which the sums do not apply.
     """
 
     total_usd: Decimal
     unpriced: Mapping[str, int]
-    saved_calls_usd: Decimal
-    saved_prompt_usd: Decimal
+    saved_usd: Decimal
     scope: str
     rows: int
 

@@ -25,7 +25,7 @@ from ipy_websearch.http.client import Cache, HttpClient, user_agent
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budget, Estimate, RunBudget
-from ipy_websearch.money.ledger import Ledger, cost_frame, curve
+from ipy_websearch.money.ledger import Ledger, cost_frame
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, options_of
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
@@ -286,12 +286,6 @@ class Session:
     ) -> CostFrame:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
         return cost_frame(self.ledger, by=checked("by", by), **self._scope(everything, since))
-
-    def cost_curve(
-        self, *, by: str = "kind", everything: bool = False, since: str | date | timedelta | None = None
-    ) -> list[tuple[datetime, str, Decimal]]:
-        """Return (moment, group, US dollars) of each call, in the order of time."""
-        return curve(self.ledger, by=by, **self._scope(everything, since))
 
     def reset_cost(self) -> None:
         """Start the session's count of costs, and its budget, anew; the rows stay in the ledger."""

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -193,11 +190,10 @@ _LOOK: dict[str, Any] = {
 _GROUPS = 7
 
 
-def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str) -> bytes:
+def cost_png(calls: Any, title: str, by: str) -> bytes:
     """Return a PNG with the cumulative cost from the first call on, by group, the most expensive at the bottom.
 
-    `steps` are, in the order of time, the moment of a call, its group (its kind, its model, …), and the US dollars that it
-    added; there is at least one.
+    `calls` are rows of `cost()`, at least one. Models and providers are shown together, by name.
 
     Raises:
         ConfigError: matplotlib, the extra [plot], is not installed.
@@ -208,7 +204,8 @@ def cost_png(steps: Sequence[tuple[datetime, str, Decimal]], title: str, by: str
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
     import pandas as pd
 
-    calls = pd.DataFrame(steps, columns=["moment", "group", "usd"]).astype({"usd": float})
+    group = calls["time"].dt.strftime("%Y-%m-%d") if by == "day" else calls[{"model": "name", "provider": "name"}.get(by, by)]
+    calls = pd.DataFrame({"moment": calls["time"], "group": group, "usd": calls["usd"].fillna(0.0)})
     dearest = calls.groupby("group").usd.sum().nlargest(_GROUPS).index
     calls["group"] = calls["group"].where(calls["group"].isin(dearest), "others")
     curve = calls.pivot_table(index="moment", columns="group", values="usd", aggfunc="sum", fill_value=0).cumsum()

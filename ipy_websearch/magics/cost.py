@@ -26,7 +26,7 @@ def cost(call: Call) -> Any:
     """Return what was spent as a DataFrame: one row for each question, or for each group of `--by`.
 
     Column usd is US dollars; an unknown price is NaN, never 0. Under the table: the total, models and providers without
-    a known price, and what caches saved.
+    a known price, and what the cache saved.
 
     Examples:
         %cost
@@ -70,9 +70,9 @@ def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
     from ipy_websearch.display.tables import cost_png
 
     by = options.get("by", "kind")
-    steps = session.cost_curve(**{**options, "by": by})
-    if not steps:
+    calls = session.cost(**{**options, "by": None})
+    if calls.empty:
         print(f"There is nothing to plot: no calls in {scope}.")
         return
-    forms = {"image/png": b64encode(cost_png(steps, scope, by)).decode("ascii"), "text/plain": f"Costs by {by}, {scope}."}
+    forms = {"image/png": b64encode(cost_png(calls, scope, by)).decode("ascii"), "text/plain": f"Costs by {by}, {scope}."}
     display(forms, raw=True)

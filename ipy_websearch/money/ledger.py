@@ -115,9 +115,8 @@ class LedgerRow:
     """One model request or one call to a provider.
 
     `time` is aware, `name` the model's id or the provider, `units` how many `unit`s a provider billed. `cost_usd` is None when
-    the price is unknown; `saved_usd` is what a cached call would have cost, or what a request's reads from the prompt cache
-    saved. `estimated` figures are ours: the answer broke off before anybody said what it cost. "replayed" rows come from a
-    cassette and cost nothing.
+    the price is unknown; `saved_usd` is what a cached call would have cost. `estimated` figures are ours: the answer broke off
+    before anybody said what it cost. "replayed" rows come from a cassette and cost nothing.
     """
 
     time: datetime
@@ -447,6 +446,7 @@ _ROW = {
     "usd": ("usd / 1e9", "float64"),
     "cached": ("cached", "bool"),
     "status": ("status", "str"),
+    "session": ("session", "str"),
 }
 _SUMS = {
     "calls": ("count(*)", "int64"),
@@ -467,7 +467,7 @@ def cost_frame(
 
     Without `by`: one row for each ledger row, newest last; columns time (UTC datetime64), question, kind, name, input_tokens,
     output_tokens, cache_read_tokens, cache_write_tokens, server_searches, units, unit, usd (float, unknown is NaN), cached
-    (bool), status.
+    (bool), status, session.
 
     With `by`: one row for each group; the group's column, calls, model_calls, searches (those of Anthropic's servers included),
     input_tokens, output_tokens, cached (calls answered from the cache), usd (of the rows with a price, NaN when none has one),
@@ -494,28 +494,17 @@ def cost_frame(
     # Column by column: pandas takes three times as long over rows.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     frame = CostFrame({name: pd.Series(of, dtype=kind) for (name, (_, kind)), of in zip(columns.items(), cells, strict=True)})
-    sums = f"SELECT coalesce(sum(usd), 0), total(saved * (kind = 'model')), total(saved) FROM ledger WHERE {where}"
-    ((spent, prompts, saved),) = _select(ledger, sums, values)
+    sums = f"SELECT coalesce(sum(usd), 0), total(saved * cached) FROM ledger WHERE {where}"
+    ((spent, saved),) = _select(ledger, sums, values)
     unpriced = f"SELECT name, count(*) FROM ledger WHERE usd IS NULL AND {where} GROUP BY name ORDER BY name"
     frame.summary = CostSummary(
         total_usd=spent / NANO,
         unpriced=dict(_select(ledger, unpriced, values)),
-        saved_calls_usd=int(saved - prompts) / NANO,
-        saved_prompt_usd=int(prompts) / NANO,
+        saved_usd=int(saved) / NANO,
         scope=_scope(session, since),
         rows=len(frame),
     )
     return frame
-
-
-def curve(
-    ledger: Ledger, *, session: str | None = None, since: datetime | None = None, by: str = "kind"
-) -> list[tuple[datetime, str, Decimal]]:
-    """Return (moment, group, US dollars) of each row, in the order of time; an unknown price adds 0."""
-    where, values = _where(session, since)
-    group = "date(time / 1000000, 'unixepoch')" if by == "day" else GROUPS[by]
-    found = _select(ledger, f"SELECT time, {group}, coalesce(usd, 0) FROM ledger WHERE {where} ORDER BY time", values)
-    return [(EPOCH + timedelta(microseconds=at), str(group), nano / NANO) for at, group, nano in found]
 
 
 def _where(session: str | None, since: datetime | None) -> tuple[str, dict[str, Any]]:

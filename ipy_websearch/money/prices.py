@@ -95,12 +95,6 @@ def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | 
     return tokens + usage.server_searches * rates.server_search
 
 
-def caching_saved(model: str, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
-    """Return what reads from the prompt cache saved against the plain input price, None when a price is unknown."""
-    rates = _rates(tariff(model, at=at, terms=usage.terms), usage.total_input_tokens) if usage.cache_read_tokens else _FREE[0]
-    return None if rates is None else usage.cache_read_tokens * (rates.input - rates.cache_read)
-
-
 def worst_case(
     model: str,
     input_tokens: int,

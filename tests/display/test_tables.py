@@ -123,7 +123,7 @@ def bill(frame: Any = None, **changes: Any) -> CostFrame:
     """Return costs with their sums."""
     questions = {"question": ["a <b> for $5", "two"], "calls": [3, 1], "usd": [0.02, 0.01], "cached": [0, 1], "unknown": [0, 0]}
     made = CostFrame(questions if frame is None else frame)
-    facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_calls_usd": Decimal("0.005"), "saved_prompt_usd": Decimal(0)}
+    facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_usd": Decimal("0.005")}
     made.summary = CostSummary(**{**facts, "scope": "this session", "rows": len(made), **changes})
     return made
 

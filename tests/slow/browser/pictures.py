@@ -68,7 +68,7 @@ COST = """
 names = ["Which laptop under $500 has the best keyboard?", "and which of them has a matte screen?", "capitals"]
 bill = CostFrame({"question": names, "calls": [6, 3, 12], "searches": [3, 0, 4], "usd": [0.0385, 0.0102, 0.02]})
 bill["cached"] = [0, 1, 0]
-facts = dict(unpriced={}, saved_calls_usd=Decimal("0.005"), saved_prompt_usd=Decimal("0.012"))
+facts = dict(unpriced={}, saved_usd=Decimal("0.005"))
 bill.summary = CostSummary(total_usd=Decimal("0.0687"), scope="this session", rows=3, **facts)
 bill
 """
@@ -88,11 +88,12 @@ claims += (Claim("unsupported", (), "the Acer Swift Go 14 is the better all-roun
 replace(LAPTOPS, checked=claims)
 """
 PLOT = """
-from datetime import datetime, timedelta, UTC
+import pandas as pd
 from IPython.display import Image
-start = datetime(2026, 11, 20, 9, tzinfo=UTC)
-steps = [(start + timedelta(minutes=7 * n), f"claude-{'sonnet' if n % 3 else 'haiku'}", Decimal(n) / 1000) for n in range(7)]
-Image(cost_png(steps, "this session: 0.036 USD", "model"))
+calls = pd.DataFrame({"time": pd.date_range("2026-11-20 09:00", periods=7, freq="7min", tz="UTC")})
+calls["name"] = [f"claude-{'sonnet' if n % 3 else 'haiku'}" for n in range(7)]
+calls["usd"] = calls.index / 1000
+Image(cost_png(calls, "this session: 0.036 USD", "model"))
 """
 STATUS = """
 missing = [("BRAVE_API_KEY", "not set", "%websearch key brave"), ("extra dask", "not installed", '%pip install "x[dask]"')]
