@@ -30,11 +30,6 @@ class WebAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    def __repr__(self) -> str:
-        return (
-            'df.web.enrich({"ceo": "Who is the CEO of {company}?"}) fills columns from the web; help(df.web.enrich) says how.'
-        )
-
     def enrich(self, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for columns, options and errors."""
         from ipy_websearch.api import enrich

@@ -143,8 +143,7 @@ class Database:
         was_open, code = self._connection is not None, getattr(exc, "sqlite_errorcode", 0) & 0xFF
         if code in _LOCKED:  # it stays open: others' writes keep nobody from reading
             return False
-        unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
-        if code in _BROKEN or unreadable:
+        if code in _BROKEN or isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES):
             with suppress(OSError):  # its folder is read-only
                 self._set_aside()
                 return True

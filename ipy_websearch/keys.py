@@ -172,14 +172,14 @@ class Keys:
             ConfigError: the file cannot be deleted.
         """
         spec = self.spec(name)
-        removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
-        if (path := self._file(spec)).exists():
-            try:
-                path.unlink()
-            except OSError as exc:
-                raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
-            removed.append(str(path))
-        return removed
+        removed, path = ["session"] if self._session.pop(spec.variable, None) is not None else [], self._file(spec)
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return removed
+        except OSError as exc:
+            raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
+        return [*removed, str(path)]
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as
@@ -264,9 +264,8 @@ def _content(path: Path, _changed: int, _size: int) -> str:
 def _forms(value: str) -> tuple[str, ...]:
     """Return the texts that give a value away: the key; for a malformed one also all of it, and it in one line."""
     key = _stripped(value)
-    if _KEY.fullmatch(key):
-        return (key,)
-    return key, value.strip(), value, " ".join(key.encode("utf-8", "ignore").decode().split())
+    malformed = (value.strip(), value, " ".join(key.encode("utf-8", "ignore").decode().split()))
+    return (key,) if _KEY.fullmatch(key) else (key, *malformed)
 
 
 @cache

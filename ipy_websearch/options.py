@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Limits
 from ipy_websearch.settings import CHECKS, WebSearch, did_you_mean
-from ipy_websearch.text import shorten, sound, visible
+from ipy_websearch.text import one_line, shorten, sound
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,8 +147,7 @@ def in_form(form: Form, name: str, value: Any) -> Any:
     try:
         return read(value)
     except (TypeError, ValueError, LookupError, ArithmeticError):
-        shown = shorten(visible(repr(value)).replace("\n", " "), 80)
-        raise ConfigError(f"{name} is {shown}; it must be {wanted}") from None
+        raise ConfigError(f"{name} is {shorten(one_line(repr(value)), 80)}; it must be {wanted}") from None
 
 
 def _text(value: Any) -> str:

@@ -95,7 +95,7 @@ class Usage:
         """
         usage = _mapping(usage)
         iterations = usage.get("iterations")
-        parts = map(_mapping, iterations) if isinstance(iterations, list | tuple) else ()
+        parts = [_mapping(part) for part in iterations] if isinstance(iterations, list | tuple) else ()
         return sum((cls._level(part) for part in parts if part.get("type") == "compaction"), cls._level(usage))
 
     @classmethod
@@ -465,7 +465,6 @@ class Answer:
         For documents of the user's own also path, bytes (missing: <NA>) and error_type ("" for none).
         """
         steps, usages = self.trace, [step.usage for step in self.trace]
-        configs = [_mapping(_mapping(step.request).get("output_config")) for step in steps]
         pages = [step.log.get("pages") for step in steps]
         return _frame(
             {
@@ -480,7 +479,7 @@ class Answer:
                 "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
                 "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
                 "is_error": ("bool", (s.is_error for s in steps)),
-                "effort": ("text", (config.get("effort") or "" for config in configs)),
+                "effort": ("text", (_mapping(_mapping(s.request).get("output_config")).get("effort") or "" for s in steps)),
                 "pages_read": ("Int64", (None if read is None else sum(p["read"] == "page" for p in read) for read in pages)),
                 "path": ("text", (s.log.get("path", "") for s in steps)),
                 "bytes": ("Int64", (s.log.get("bytes") for s in steps)),

@@ -160,10 +160,9 @@ class Session:
         recorded = self.recording.has_model if self.recording else None
         if recorded is not None:
             return recorded
-        if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
-            return True
+        key = self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")
         own_server = os.environ.get("ANTHROPIC_BASE_URL") and not self.claude.platform.server_tools
-        return bool(own_server) or self.settings.platform not in ("", "anthropic")
+        return bool(key or own_server) or self.settings.platform not in ("", "anthropic")
 
     # --- searching and reading --------------------------------------------------------------------------------------
 
@@ -219,8 +218,12 @@ class Session:
     @background.on_the_loop
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
-        given = {"url": url, "offset": offset, "limit": limit, "fresh": fresh}
-        return await self.reader.read(**{name: checked(name, value) for name, value in given.items()})
+        return await self.reader.read(
+            checked("url", url),
+            offset=checked("offset", offset),
+            limit=checked("limit", limit),
+            fresh=checked("fresh", fresh),
+        )
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -249,10 +252,6 @@ class Session:
         from ipy_websearch.loop.ask import AnswerLoop
 
         return AnswerLoop(self, options_of(AskOptions, question, **options), sends=False).estimated()
-
-    def reset(self) -> None:
-        """Forget the conversation; the ledger and the panels stay."""
-        self.answers.clear()
 
     # --- enriching --------------------------------------------------------------------------------------------------
 
@@ -390,12 +389,6 @@ def use_session(made: Session | None) -> Session | None:
     if made is not None:
         _shared[os.getpid()] = made
     return before
-
-
-def take_settings(settings: WebSearch) -> None:
-    """Let the shared session, if there is one, go by these settings."""
-    if (shared := _shared.get(os.getpid())) is not None:
-        shared.settings = settings
 
 
 @atexit.register

@@ -163,8 +163,10 @@ def _take_project_settings(settings: WebSearch, start: Path, set_elsewhere: Coll
         return
     for name, value in table.items():
         if name not in PROJECT_SETTINGS:
-            wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)}"
-            yield ConfigError(f"[tool.ipy_websearch] in {path} {wrong} (allowed there: {', '.join(PROJECT_SETTINGS)})")
+            yield ConfigError(
+                f"[tool.ipy_websearch] in {path} may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)} "
+                f"(allowed there: {', '.join(PROJECT_SETTINGS)})"
+            )
         elif name not in set_elsewhere:
             try:
                 _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")

@@ -74,11 +74,8 @@ def shorten(text: str, width: int) -> str:
     """Return `text` cut at a word to at most `width` characters, with "…" at the end when something was cut."""
     if len(text) <= width:
         return text
-    cut = text[: width - 1]
-    if not text[width - 1].isspace():
-        at = cut.rfind(" ")
-        cut = cut[:at] if at > width // 2 else cut
-    return cut.rstrip(" ,;:.-–—") + "…"
+    at = text.rfind(" ", 0, width)
+    return text[: at if at > width // 2 else width - 1].rstrip(" ,;:.-–—") + "…"
 
 
 def fold(text: str) -> str:
@@ -115,8 +112,7 @@ def sound(value: Any) -> Any:
 
 def fenced(text: str, language: str) -> str:
     """Return `text` as a fenced code block of Markdown that nothing in it can close."""
-    longest = max(map(len, re.findall(r"(?m)^[ \t>]*(`{3,}|~{3,})", text)), default=2)
-    fence = "`" * (longest + 1)
+    fence = "`" * (max(map(len, re.findall(r"(?m)^[ \t>]*(`{3,}|~{3,})", text)), default=2) + 1)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
 
 
@@ -202,8 +198,8 @@ def safe_href(url: str) -> str | None:
             host = web["host"] if web["host"].isascii() else web["host"].encode("idna").decode("ascii")
         except UnicodeError:
             return None
-        rest = web["port"] + quote(web["rest"], safe=_KEEP)
-        href = f"{web['scheme'].lower()}://{host}{rest}" if re.fullmatch(_HOST, host) else None
+        address = f"{web['scheme'].lower()}://{host}{web['port']}{quote(web['rest'], safe=_KEEP)}"
+        href = address if re.fullmatch(_HOST, host) else None
     return href if href and len(href) <= MAX_ADDRESS else None  # as it is written: percent codes make it longer
 
 

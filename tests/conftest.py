@@ -104,6 +104,7 @@ def own_session(clean_environment: None) -> Iterator[None]:
     yield
     if (api := sys.modules.get("ipy_websearch.api")) is not None:
         api.end_session()
+        sys.modules["ipy_websearch.money.prices"].own_prices.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -61,7 +61,7 @@ def ask(call: Call) -> Any:
     question = "\n\n".join(filter(None, (call.text, interpolate(call.cell.strip("\r\n"), variables_of(call.shell)))))
     session, options = call.session, call.options
     if options.pop("reset", False):
-        session.reset()
+        session.answers.clear()
         if not question:
             print("The conversation was forgotten.")
             return None

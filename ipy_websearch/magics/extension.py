@@ -61,7 +61,7 @@ def load_ipython_extension(shell: Any) -> None:
     use_settings(settings)
     undo.callback(use_settings, None)
     if (module := sys.modules.get("ipy_websearch.session")) is not None:  # else there is no session yet
-        module.take_settings(settings)
+        module.session().settings = settings
     setattr(shell, _ATTRIBUTE, undo)
 
 

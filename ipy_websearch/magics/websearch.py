@@ -147,7 +147,7 @@ def _prices(call: Call) -> Any:
 
     from ipy_websearch.frames import WebFrame
     from ipy_websearch.model.requests import model_id
-    from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
+    from ipy_websearch.money.prices import FILE_NAME, built_in_prices, own_price, own_prices, tariff
 
     rows, kinds = list[tuple[Any, ...]](), ("input", "output", "cache_read", "cache_write_5m")
     for name in dict.fromkeys(map(model_id, (call.session.settings.model, call.session.settings.enrich_model))):
@@ -156,7 +156,8 @@ def _prices(call: Call) -> Any:
         for rates in tariff(name):
             plan = f"above {rates.start:,} input tokens" if rates.start > 0 else own.plan if own else ""
             rows += [(name, kind, float(getattr(rates, kind) * 1_000_000), "million tokens", plan, *of) for kind in kinds]
-    rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
+    table = {**built_in_prices().rows, **own_prices().rows}.values()
+    rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in table]
     return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
 

@@ -97,8 +97,8 @@ class Budget:
         if (usd := settings.session_budget_usd) is not None:
             found.append(Limit("session budget", Decimal(str(usd)), "%cost --budget USD", "session", self.session, self.since))
         if (usd := settings.day_budget_usd) is not None:
-            today = int(self.ledger.clock() * 1_000_000) // DAY_US * DAY_US
-            found.append(Limit("day's budget", Decimal(str(usd)), "%cost --day-budget USD", since=today))
+            midnight = int(self.ledger.clock() * 1_000_000) // DAY_US * DAY_US
+            found.append(Limit("day's budget", Decimal(str(usd)), "%cost --day-budget USD", since=midnight))
         return found
 
     def reset(self) -> None:
@@ -276,13 +276,14 @@ class RunBudget:
 
     def _rest(self, input_tokens: int, planned: Sequence[Charge]) -> Decimal:
         """Return the most that planned calls cost, and a short answer that reads their results and so many tokens."""
-        calls = charges_cost(planned) or _NOTHING  # an unknown price is refused at the call
-        return calls + self._worst_case(self.model, input_tokens + len(planned) * self.result_tokens, self.least)
+        answer = self._worst_case(self.model, input_tokens + len(planned) * self.result_tokens, self.least)
+        return answer + (charges_cost(planned) or _NOTHING)  # an unknown price is refused at the call
 
     def _worst_case(self, model: str, input_tokens: int, tokens: int, searches: int = 0) -> Decimal:
         """Return the most that a request costs, 0 when its price is unknown."""
-        dear: dict[str, Any] = {"hour_cache": self.hour_cache, "server_searches": searches, "terms": self.terms}
-        return worst_case(model, input_tokens, tokens, **dear) or _NOTHING
+        terms, hour_cache = self.terms, self.hour_cache
+        usd = worst_case(model, input_tokens, tokens, hour_cache=hour_cache, server_searches=searches, terms=terms)
+        return usd or _NOTHING
 
 
 # --- what happened -------------------------------------------------------------------------------------------------------
@@ -387,8 +388,8 @@ class Booking:
         ]
 
     def _row(self, kind: Any, name: str, cost: Money, **more: Any) -> LedgerRow:
-        whose = (self.session, self.question_id, self.question)
-        return LedgerRow(datetime.now(UTC), *whose, kind, name, cost_usd=cost, **more)
+        question = (self.session, self.question_id, self.question)
+        return LedgerRow(datetime.now(UTC), *question, kind, name, cost_usd=cost, **more)
 
     def _book(self, rows: Sequence[LedgerRow], **ended: Any) -> Money:
         """Write rows; under a budget, in the transaction that ends what was reserved for them. Return what they cost."""
@@ -422,21 +423,18 @@ COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is abo
 class Estimate:
     """An estimate; as text, a few lines.
 
-    `input_tokens` is the usual size of the first request, `most_input_tokens` the cautious one. `expected_usd` is for
-    `searches` searches in `requests` requests; `worst_usd` for the limits `max_searches` and `max_requests`, each with all of
-    its `max_tokens`, and not above `ceiling_usd`, which the budgets leave (None: there is none). An amount is None when a price
-    is unknown. `refusal` says why the question would not be sent, "" when it would.
+    `input_tokens` is the usual size of the first request, `most_input_tokens` the cautious one. `expected_usd` is for the
+    `expected` searches and requests; `worst_usd` for the `worst` that the limits allow, and not above `ceiling_usd`, which the
+    budgets leave (None: there is none). An amount is None when a price is unknown. `refusal` says why the question would not be
+    sent, "" when it would.
     """
 
     model: str
     input_tokens: int
     most_input_tokens: int
-    searches: int
-    max_searches: int
-    requests: int
-    max_requests: int
-    max_tokens: int
+    expected: str
     expected_usd: Money
+    worst: str
     worst_usd: Money
     ceiling_usd: Money = None
     refusal: str = ""
@@ -445,10 +443,8 @@ class Estimate:
         held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
         lines = (
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
-            f"expected        {usd(self.expected_usd):<12} {plural(self.searches, 'search', 'searches')}, "
-            f"{plural(self.requests, 'request')}",
-            f"worst case      {usd(self.worst_usd):<12} {plural(self.max_searches, 'search', 'searches')}, "
-            f"{plural(self.max_requests, 'request')} of {self.max_tokens:,} tokens each{held}",
+            f"expected        {usd(self.expected_usd):<12} {self.expected}",
+            f"worst case      {usd(self.worst_usd):<12} {self.worst}{held}",
             f"would be refused: {self.refusal}" if self.refusal else "",
             "Nothing was sent.",
         )
@@ -477,8 +473,8 @@ def estimate(
     granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
     run.close()
     run.settle((), usage=Usage())
-    most_searches = limits.max_searches if has_tools else 0
-    searches = min(USUAL_SEARCHES, most_searches, *([run.server_searches] if native_uses else []))
+    most = limits.max_searches if has_tools else 0
+    searches = min(USUAL_SEARCHES, most, *([run.server_searches] if native_uses else []))
     requests = limits.max_steps + 1 if has_tools else 1
     first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
     results = USUAL_RESULT_TOKENS + (run.result_tokens - RESULT_TOKENS) // 2  # of pages, half of the most is usual
@@ -504,15 +500,12 @@ def estimate(
         model=model,
         input_tokens=first,
         most_input_tokens=prompt_tokens,
-        searches=searches,
-        max_searches=most_searches,
-        requests=len(course),
-        max_requests=requests,
-        max_tokens=max_tokens,
+        expected=f"{plural(searches, 'search', 'searches')}, {plural(len(course), 'request')}",
         expected_usd=add_money(
             *(model_cost(model, used) for used in course),
             _NOTHING if native_uses else None if price is None else searches * price,
         ),
+        worst=f"{plural(most, 'search', 'searches')}, {plural(requests, 'request')} of {max_tokens:,} tokens each",
         worst_usd=worst if left is None or worst is None else min(worst, left),
         ceiling_usd=left,
         refusal="" if granted else run.refusal,

@@ -30,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import BudgetExceededError, ConfigError
@@ -287,14 +287,13 @@ class Ledger:
         id, nano = id or uuid.uuid4().hex[:16], _nano_up(usd)
 
         def work(connection: sqlite3.Connection) -> None:
-            now = self.clock()
-            connection.execute("DELETE FROM reservations WHERE expires < ?", (now,))
+            connection.execute("DELETE FROM reservations WHERE expires < ?", (self.clock(),))
             standings = [self._standing(connection, limit, id) for limit in limits]
             tight = min(standings, key=lambda limit: limit.left, default=None)
             if tight is not None and nano > tight.left * NANO:
                 raise Refused(tight, what, usd)
-            held = (id, session, question_id, nano, now + lease_s)
-            connection.execute("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)", held)
+            insert = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)"
+            connection.execute(insert, (id, session, question_id, nano, self.clock() + lease_s))
 
         with self._lock:
             self._flush()
@@ -482,7 +481,6 @@ def cost_frame(
 
     if by is not None and by not in GROUPS:
         raise ConfigError(f"by is {by!r}{did_you_mean(by, list(GROUPS))}; it must be one of {', '.join(GROUPS)}")
-    where, values = _where(session, since)
     if by is None:
         columns, order = _ROW, "ORDER BY id"
     else:
@@ -490,30 +488,27 @@ def cost_frame(
         oldest_first = {"question": "min(id)", "session": "min(id)", "day": "1"}
         order = f"GROUP BY 1 ORDER BY {oldest_first.get(by, 'usd DESC, calls DESC, min(id)')}"
     selected = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
-    rows = _select(ledger, f"SELECT {selected} FROM ledger WHERE {where} {order}", values)
+    # No index: it would find the rows of a moment, and be slower over all of them.
+    rows_of = "FROM ledger NOT INDEXED WHERE (:session IS NULL OR session = :session) AND time >= :since"
+    queries = (
+        f"SELECT {selected} {rows_of} {order}",
+        f"SELECT coalesce(sum(usd), 0), total(saved * cached) {rows_of}",
+        f"SELECT name, count(*) {rows_of} AND usd IS NULL GROUP BY name ORDER BY name",
+    )
+    values = {"session": session, "since": 0 if since is None else microseconds(since)}
+    found = ledger.read(lambda connection: [connection.execute(query, values).fetchall() for query in queries])
+    rows, ((spent, saved),), unpriced = found
     # Column by column: pandas takes three times as long over rows.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     frame = CostFrame({name: pd.Series(of, dtype=kind) for (name, (_, kind)), of in zip(columns.items(), cells, strict=True)})
-    sums = f"SELECT coalesce(sum(usd), 0), total(saved * cached) FROM ledger WHERE {where}"
-    ((spent, saved),) = _select(ledger, sums, values)
-    unpriced = f"SELECT name, count(*) FROM ledger WHERE usd IS NULL AND {where} GROUP BY name ORDER BY name"
     frame.summary = CostSummary(
         total_usd=spent / NANO,
-        unpriced=dict(_select(ledger, unpriced, values)),
+        unpriced=dict(unpriced),
         saved_usd=int(saved) / NANO,
         scope=_scope(session, since),
         rows=len(frame),
     )
     return frame
-
-
-def _where(session: str | None, since: datetime | None) -> tuple[str, dict[str, Any]]:
-    parts = ["1", *(["session = :session"] if session is not None else []), *(["time >= :since"] if since is not None else [])]
-    return " AND ".join(parts), {"session": session, "since": 0 if since is None else microseconds(since)}
-
-
-def _select(ledger: Ledger, query: str, values: dict[str, Any]) -> list[Any]:
-    return ledger.read(lambda connection: connection.execute(query, values).fetchall())
 
 
 def _scope(session: str | None, since: datetime | None) -> str:

@@ -6,7 +6,6 @@ folder comes before both. An unknown price is None, never 0. No float takes part
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -67,10 +66,9 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     """Return a model's rates by rising input size, () when its price is unknown. `at` is when it was sent (None: now)."""
     if model == OFFLINE_MODEL:
         return _FREE
-    day = (at or datetime.now(UTC)).astimezone(UTC).date()
     own = own_price(model)
     fast = "fast" in terms and not batch  # a batch has no fast mode, and the user's file states usual prices
-    found = (_own_rates(own),) if own and not fast else _listed(model, fast, day)
+    found = (_own_rates(own),) if own and not fast else _listed(model, fast, (at or datetime.now(UTC)).astimezone(UTC).date())
     number = _NUMBER.search(model.lower())
     dearer = "us_only" in terms and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM
     factor = (_BATCH if batch else 1) * (_US_ONLY if dearer else 1)
@@ -218,8 +216,8 @@ def _steps(price: Any) -> tuple[Rates, ...]:
         if read is None or written is None:
             raise ValueError("a model without a price for input and output")
         # The oldest models lack some; the page's rule for writes holds, and a read costs no more than plain input.
-        others = (cache_read or read, cache_write or read * _CACHE_WRITE, hour or read * _CACHE_WRITE_1H)
-        return Rates(start, read, written, *others, search)
+        short, long = cache_write or read * _CACHE_WRITE, hour or read * _CACHE_WRITE_1H
+        return Rates(start, read, written, cache_read or read, short, long, search)
 
     return tuple(map(rates, sorted({-1, *(tier.start for entry in entries for tier in getattr(entry, "tiers", ()))})))
 
@@ -290,18 +288,14 @@ def built_in_prices() -> PriceFile:
     return PriceFile(tuple(PriceRow(**entry) for entry in tomllib.loads(text, parse_float=Decimal)["price"]))
 
 
+@cache
 def own_prices() -> PriceFile:
     """Return the user's own prices, empty without a file. The file is read once in a process.
 
     Raises:
         ConfigError: the file is wrong; the message names the line or the field.
     """
-    return _read_own(*map(os.environ.get, ("IPY_WEBSEARCH_HOME", "HOME", "XDG_CONFIG_HOME")))
-
-
-@lru_cache(maxsize=16)
-def _read_own(*_place: str | None) -> PriceFile:
-    path = settings_dir() / FILE_NAME  # finding it takes ten times as long as the variables that it depends on
+    path = settings_dir() / FILE_NAME
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8-sig"), parse_float=Decimal)
     except (FileNotFoundError, NotADirectoryError):  # the ledger says so where a folder cannot be made
@@ -316,12 +310,3 @@ def _read_own(*_place: str | None) -> PriceFile:
         wrong = exc.errors()[0]
         where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in wrong["loc"])
         raise ConfigError(f"the price file {path}: {where}: {wrong['msg']}, not {shorten(repr(wrong['input']), 80)}") from exc
-
-
-def price_table() -> list[PriceRow]:
-    """Return the providers' prices in force, the user's own in place of those they override.
-
-    Raises:
-        ConfigError: the user's price file is wrong.
-    """
-    return list({**built_in_prices().rows, **own_prices().rows}.values())

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.money.prices import (
-    billed_model,
-    charge_cost,
-    model_cost,
-    price_table,
-    worst_case,
-)
+from ipy_websearch.money.prices import billed_model, charge_cost, model_cost, own_prices, worst_case
 from ipy_websearch.results import Charge, Usage
 
 HAIKU, SONNET, OPUS = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5"
@@ -168,7 +162,7 @@ def test_the_users_own_prices_win() -> None:
     assert charge_cost(Charge("brave")) == Decimal("0.009")
     assert charge_cost(Charge("brave", "context")) == Decimal("0.005")
     assert charge_cost(Charge("tavily", "map")) == 1
-    assert [row.plan for row in price_table() if (row.provider, row.kind) == ("Brave", "search")] == ["old Pro"]
+    assert own_prices().rows["brave", "search", "request"].plan == "old Pro"
     usage = Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000)
     assert model_cost("claude-mythos-5-1", usage) == Decimal("70.25")
     assert model_cost("claude-mythos-5-1", usage, batch=True) == Decimal("35.125")
