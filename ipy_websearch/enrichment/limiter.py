@@ -1,8 +1,8 @@
 """How many requests run at once: additive increase, multiplicative decrease, and one deadline for everybody.
 
-- A refusal for load (429, 529) lowers the limit to the number of requests that were taken. Below the number that is known to
-  work, each success raises the limit by one, so it doubles every round; above it, it is raised by a fixed step, and less often
-  each time that proves too much.
+- Each refusal for load (429, 529) lowers the limit by one, so after a burst it is the number of requests that were taken. Below
+  the number that is known to work, each success raises the limit by one, so it doubles every round; above it, it is raised by
+  a fixed step, and less often each time that proves too much.
 - `retry-after` is a deadline for all requests. A server that goes on to refuse everything gets a later one of ours.
 
 Everything belongs to one event loop, and `clock` is its time.
@@ -127,13 +127,13 @@ class ConcurrencyLimiter:
         self._changed.clear()
 
     def _succeeded(self, burst: int) -> None:
-        """Raise the limit, if it is what holds requests back: this one was taken."""
-        now, full = self._clock(), self.in_flight >= self.limit
+        """Raise the limit: the request was taken."""
+        now = self._clock()
         if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
             self._known_good = self.limit
-        if full and burst == self._burst and self.limit < self._known_good:
+        if burst == self._burst and self.limit < self._known_good:
             self.limit += 1
-        elif full and self.limit < self.most and now >= self._raise_at:  # try more than is known to work
+        elif self.limit <= self.in_flight < self.most and now >= self._raise_at:  # try more than is known to work
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
@@ -153,7 +153,7 @@ class ConcurrencyLimiter:
             least_s = min(CAREFUL * retry_after_s, MAX_RAISE_S / 4)
             self._raise_every_s = min(max(4 * self._raise_every_s, least_s), MAX_RAISE_S)
             self._raise_at = now + self._raise_every_s
-        self.limit = max(1, min(self.limit, self.in_flight - 1))
+        self.limit = max(self.limit - 1, 1)
         seconds = max(retry_after_s, min(now - self._refused_since, MAX_BACKOFF_S))
         self.hold(seconds)
         self._on_hold(seconds)
