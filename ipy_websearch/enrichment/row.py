@@ -298,8 +298,9 @@ class Row(Face):
         self._reading = self._nudged = False
         self._tools = {"web_search": self._search_tool(config.searches)} if config.searches is not None else {}
         meter = Meter(Limits(config.max_searches, config.max_searches + 1, timeout_s=config.limit_s))
-        render = partial(tool_result, platform=config.platform)
-        runner = CallRunner(self._tools, ToolContext(), Panels(), booking.budget, meter, render)
+        runner = CallRunner(
+            self._tools, ToolContext(), Panels(), booking.budget, meter, partial(tool_result, platform=config.platform)
+        )
         self.loop = Loop(self, self._send, runner, [user_message(self._text())], needs_results=True, final=not self._tools)
 
     async def ask(self) -> None:

@@ -30,7 +30,7 @@ from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, m
 from ipy_websearch.enrichment.row import PROBES, START_S, Row, RowConfig, Searches, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.model.requests import model_id
+from ipy_websearch.loop.ask import model_to_ask
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
@@ -38,14 +38,12 @@ from ipy_websearch.options import EnrichOptions, checked
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import Usage
-from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ipy_websearch.model.client import ModelClient
     from ipy_websearch.session import Session
 
 K = TypeVar("K")
@@ -74,12 +72,11 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     columns = parse_columns(options.columns, given.names, sources=options.sources)
     fields = list(dict.fromkeys(field for column in columns for field in column.fields))
     plan = plan_of(inputs_of(given.read(fields), fields), columns, fields, options.sample)
-    client, model = model_to_ask(session, options.model)
+    client, model = model_to_ask(session, options.model or session.settings.enrich_model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
     # A provider named by the caller must be usable even when nothing is searched; that of the settings only for a search.
-    asked = options.provider or (most and not batch)
-    provider = session.provider_to_ask(options.provider) if asked else None
+    provider = session.provider_to_ask(options.provider) if options.provider or (most and not batch) else None
     budget = session.budget.for_question(
         uuid.uuid4().hex[:12],
         checked("budget_usd", options.budget_usd),
@@ -131,16 +128,6 @@ def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
     return DaskWorkers(session, cluster, provider).ask
-
-
-def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:
-    """Return the client and the id of the model to ask; the offline one only when it was asked for."""
-    name = model_id(model or session.settings.enrich_model)
-    if name == OFFLINE_MODEL:
-        return session.offline_model, name
-    if not session.has_model_key:
-        raise session.keys.missing("ANTHROPIC_API_KEY")
-    return session.claude, name
 
 
 def searches_of(
@@ -215,7 +202,7 @@ class Enrichment:
             if self.stopped is None:  # it was not `halt` that cut the rows off
                 raise
         finally:
-            self._seconds = time.monotonic() - began
+            self._seconds = round(time.monotonic() - began, 3)
             left = self._settle()
         progress = self.progress
         if self.stopped is not None and self.stopped[0] == "error" and left and not progress.done + progress.cached:
@@ -243,8 +230,7 @@ class Enrichment:
 
     def report(self) -> Report:
         """Return the report of the run."""
-        seconds, cost_usd = round(self._seconds, 3), self.progress.cost_usd
-        return make_report(self.plan, self.outcomes, cost_usd, seconds=seconds, warnings=list(self.notices))
+        return make_report(self.plan, self.outcomes, self.progress.cost_usd, seconds=self._seconds, warnings=list(self.notices))
 
     def closing_text(self) -> str:
         """Return the closing lines: the report, and for a sample the estimate for the other rows."""
@@ -288,8 +274,7 @@ class Enrichment:
         return {c: cell_key(model, lookup, columns[c], values) for c in self.plan.askable(inputs)}
 
     def _lookup_key(self, provider: str, options: Mapping[str, Any]) -> str:
-        config, pages = self.config, self.config.pages.most if self.config.pages is not None else 0
-        return lookup_key(config.defaults, provider, options, config.max_searches, pages)
+        return lookup_key(self.config.defaults, provider, options, self.config.max_searches, self.options.read_pages)
 
     # --- for an `Ask` --------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class AnswerLoop(Face):
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
         settings = session.settings
         self.session = session
-        self.client, self.model = _model_to_ask(session, asked.model, sends)
+        self.client, self.model = model_to_ask(session, asked.model, sends)
         self._platform = self.client.platform_for(self.model)
         provider = session.provider_to_ask(asked.provider)
         if asked.follow and not session.answers:
@@ -508,7 +508,7 @@ class AnswerLoop(Face):
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
-def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[ModelClient, str]:
+def model_to_ask(session: Session, model: str | None, sends: bool = True) -> tuple[ModelClient, str]:
     """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
     name = model_id(model or session.settings.model)
     if name != OFFLINE_MODEL:

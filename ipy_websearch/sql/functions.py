@@ -35,8 +35,9 @@ from ipy_websearch.enrichment.columns import Cell, Column, RowError, normal, pla
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, group_lines, grouped
 from ipy_websearch.enrichment.row import START_S, Row, RowConfig, SearchRow, check_stop_reason
-from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of
+from ipy_websearch.enrichment.run import Enrichment, Rows, searches_of
 from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
+from ipy_websearch.loop.ask import model_to_ask
 from ipy_websearch.loop.core import Call, Next, Then
 from ipy_websearch.model.client import Reply
 from ipy_websearch.model.requests import assistant_message, build_request, model_id
@@ -308,13 +309,14 @@ class Functions:
             raised_by="register(con, budget_usd=…)",
         )
         try:
-            client, model = model_to_ask(session, given.model) if asks else (session.offline_model, "")
+            name = given.model or session.settings.enrich_model
+            client, model = model_to_ask(session, name) if asks else (session.offline_model, "")
             provider = session.provider_to_ask(given.provider)
         except MissingKeyError as exc:
             raise MissingKeyError(
                 f"{exc}; in SQL: SELECT {self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             ) from None
-        offline = model_id(given.model or session.settings.enrich_model) == OFFLINE_MODEL
+        offline = model_id(name) == OFFLINE_MODEL
         keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         request = session.search_request("placeholder", **({"count": RESULTS} if asks else {}))
         may_search = provider or keyed or offline or not asks
