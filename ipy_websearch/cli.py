@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130  # done; it failed or the input is wrong; a wrong command line; Ctrl-C
+OK, FAILED, WRONG_USE = 0, 1, 2  # done; it failed or the input is wrong; a wrong command line
 
 _HELP = """\
 usage: echo '{{…}}' | {command}
@@ -76,20 +76,17 @@ def _run(command: str, schema: JSON, work: Callable[[JSON], Coroutine[Any, Any, 
         return OK
     except WebSearchError as exc:
         _write({"error": str(exc)})
-    except KeyboardInterrupt:
-        _write({"error": "Interrupted"})
-        return INTERRUPTED
     except BrokenPipeError:
         pass
-    except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
+    except (Exception, KeyboardInterrupt) as exc:  # the reader of standard output is a program: it gets JSON, no traceback
         _write({"error": f"Internal error: {type(exc).__name__}"})
     return FAILED
 
 
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
     """Write JSON in UTF-8, whatever the terminal's encoding is."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    text = re.sub(r'\[\s+("[^"]*")\s+\]', r"[\1]", text)  # the seed writes an indented list of one text in one line
+    # The seed writes an indented list of one text in one line.
+    text = re.sub(r'\[\s+("[^"]*")\s+\]', r"[\1]", json.dumps(value, ensure_ascii=False, indent=indent))
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 

@@ -125,8 +125,9 @@ class FakeWeb:
     def record(self, **values: Any) -> Part:
         """Return the call that fills a row of `enrich`: each value bare, or with source, quote and confidence in a dict."""
         blank = {"value": None, "source": "", "quote": "", "confidence": 1.0}
-        cells = {n: {**blank, **(v if isinstance(v, Mapping) else {"value": v})} for n, v in values.items()}
-        return self.call("record", **cells)
+        return self.call(
+            "record", **{n: blank | (dict(v) if isinstance(v, Mapping) else {"value": v}) for n, v in values.items()}
+        )
 
     def answer(self, request: Mapping[str, Any]) -> Reply:
         """Return the model's reply and record the request."""
@@ -161,8 +162,7 @@ class FakeWeb:
         if url not in self._pages:
             raise FetchError(f"{url} cannot be fetched: the fake web has no such page")
         body = page if isinstance(page := self._pages[url], bytes) else page.encode()
-        kind = "text/html" if body.lstrip()[:1] == b"<" else "text/plain"
-        return Download(url, 200, kind, "utf-8", body)
+        return Download(url, 200, "text/html" if body.lstrip()[:1] == b"<" else "text/plain", "utf-8", body)
 
     def client(self) -> Any:
         """Return an `anthropic.AsyncAnthropic` whose requests the fake model answers."""
@@ -195,8 +195,9 @@ class FakeWeb:
         api.end_session()
         api.use_session(self._before)
         self._folder.cleanup()
-        left = list(self._replies)
-        assert not left or kind, f"{len(left)} of the model's replies were never asked for: {left}"
+        assert not self._replies or kind, (
+            f"{len(self._replies)} of the model's replies were never asked for: {[*self._replies]}"
+        )
 
     __enter__, __exit__ = start, stop
 

@@ -151,8 +151,13 @@ class Recorder(Recording):
         except OSError as exc:
             advice = "; --force replaces it" if isinstance(exc, FileExistsError) else ""
             raise ConfigError(f"the cassette {self.path} cannot be written ({exc.strerror or exc}){advice}") from None
-        head = {"cassette": FORMAT, "version": version("ipy_websearch"), "platform": session.claude.platform.name}
-        self._write(json.dumps({**head, "keys": _key_names(session.keys)}))
+        head = {
+            "cassette": FORMAT,
+            "version": version("ipy_websearch"),
+            "platform": session.claude.platform.name,
+            "keys": _key_names(session.keys),
+        }
+        self._write(json.dumps(head))
         self._begin(session.keys, session.budget)
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
@@ -163,8 +168,7 @@ class Recorder(Recording):
             try:
                 async with aclosing(send(body)) as stream:  # type: ignore[type-var]
                     async for arrived in stream:
-                        moment = round(time.monotonic() - start, 3)
-                        events += [(moment, event) for event in arrived]
+                        events += [(round(time.monotonic() - start, 3), event) for event in arrived]
                         yield arrived
             finally:
                 exchange["stream"] = self.redactor.stream(events)
@@ -229,8 +233,12 @@ class Player(Recording):
         self.replayed_from = self.path.name
         self.has_model = any(exchange["kind"] == "model" for exchange in exchanges)
         self._pace = not instant
-        of_this_version = self.head.get("version") == version("ipy_websearch")
-        self._matcher = Matcher(self.path.name, exchanges, strict=of_this_version, clean=self.redactor.text)
+        self._matcher = Matcher(
+            self.path.name,
+            exchanges,
+            strict=self.head.get("version") == version("ipy_websearch"),
+            clean=self.redactor.text,
+        )
         session.stop_recording()
         # Budgets count on a ledger that starts at nothing: a replay costs nothing and ends where its recording did.
         rehearsal = Ledger(None, clock=session.ledger.clock)
@@ -314,8 +322,10 @@ class RecordedHttp(HttpClient):
         **options: Any,
     ) -> HttpResponse:
         """Return the answer to one request; see `HttpClient.request`."""
-        pairs = parse_qsl(with_query(url, params).partition("?")[2], keep_blank_values=True)
-        shown = [[name, MARK if name.lower() in SECRET_PARAMETERS else value] for name, value in pairs]
+        shown = [
+            [name, MARK if name.lower() in SECRET_PARAMETERS else value]
+            for name, value in parse_qsl(with_query(url, params).partition("?")[2], keep_blank_values=True)
+        ]
         asked = {"method": method, "url": call_address(url), "params": shown, **({} if json is None else {"json": json})}
         self._cassette.redactor.learn(headers or {})
 
@@ -367,8 +377,8 @@ class RecordedKeys(Keys):
 
     def missing(self, name: str) -> MissingKeyError:
         """Return the error that says that a key was not set when the cassette was recorded."""
-        variable, path = self.spec(name).variable, self._name
-        return MissingKeyError(f"{variable} was not set when {path} was recorded; `%websearch stop` ends the replay")
+        variable = self.spec(name).variable
+        return MissingKeyError(f"{variable} was not set when {self._name} was recorded; `%websearch stop` ends the replay")
 
 
 def _key_names(keys: Keys) -> list[str]:

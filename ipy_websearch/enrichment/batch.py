@@ -179,8 +179,11 @@ class BatchRun:
                 self._run.halt("budget", str(exc), None)
             return False
         batch = Batch(reservation, reservation, datetime.now(UTC), keys)
-        rows = [(batch.id, key, reservation, time.time()) for key in keys]
-        self._ledger.write(lambda c: c.executemany("INSERT INTO batch_rows VALUES (?, ?, ?, ?)", rows))
+        self._ledger.write(
+            lambda c: c.executemany(
+                "INSERT INTO batch_rows VALUES (?, ?, ?, ?)", [(reservation, key, reservation, time.time()) for key in keys]
+            )
+        )
         if not self._ledger.flush():
             self._end(batch, dict.fromkeys(keys))
             raise EnrichmentError(
@@ -260,8 +263,7 @@ class BatchRun:
         message = message if isinstance(message, Mapping) else {}
         model, used = billed_model(own, str(message.get("model") or "")), message.get("usage")
         row = booking.model_row(model, Usage.from_api(used), batch=True)
-        is_known = reported(used, "input_tokens") and reported(used, "output_tokens")
-        return row if is_known else replace(row, cost_usd=None)
+        return row if reported(used, "input_tokens") and reported(used, "output_tokens") else replace(row, cost_usd=None)
 
     def _end(self, batch: Batch, booked: Mapping[str, LedgerRow | None]) -> None:
         """Strike rows off the list and book them (None: they cost nothing), but for those that another kernel has struck off
@@ -322,8 +324,7 @@ def answer_of(result: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Cel
             cited = [(c["url"], c["cited_text"]) for b in blocks for c in b.get("citations") or () if c.get("url")]
             for entry in calls[RECORD].values():
                 if not isinstance(entry["value"], bool):  # a quote has no "yes"
-                    having = (words for _, words in cited if quote_has(entry["value"], words))
-                    entry["quote"] = next(having, entry["quote"])
+                    entry["quote"] = next((words for _, words in cited if quote_has(entry["value"], words)), entry["quote"])
             return cells_of(calls[RECORD], columns, _evidence(blocks, cited))
         case {"type": "lost", "why": why}:
             raise RowError(

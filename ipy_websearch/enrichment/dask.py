@@ -87,9 +87,12 @@ class Equipment(WorkerPlugin):
         for name, key in self._keys.items():
             session.keys.set(name, key)
         client = session.offline_model if model == OFFLINE_MODEL else session.claude
-        searches = self._searches(session.router, local_stands_in=client.offline) if self._config.max_searches else None
-        limiter = ConcurrencyLimiter(1, on_hold=self._send)  # each task brings the worker's share
-        self._config = replace(self._config, client=client, limiter=limiter, searches=searches)
+        self._config = replace(
+            self._config,
+            client=client,
+            limiter=ConcurrencyLimiter(1, on_hold=self._send),  # each task brings the worker's share
+            searches=self._searches(session.router, local_stands_in=client.offline) if self._config.max_searches else None,
+        )
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
@@ -182,12 +185,11 @@ class DaskWorkers:
         charges = config.searches.charges if config.searches is not None else ()
         searches = partial(Searches, provider=self._provider, concurrency=run.options.concurrency, charges=charges)
         config = replace(config, client=nothing, limiter=nothing, searches=None)
-        equipment = Equipment(self._session, self._id, config, searches)
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         self._client.subscribe_topic(self._id, handler)
         try:
-            self._client.register_plugin(equipment)
+            self._client.register_plugin(Equipment(self._session, self._id, config, searches))
         except (ImportError, AttributeError, pickle.PickleError) as exc:
             raise ConfigError(f"the cluster's workers cannot load ipy_websearch ({exc}); install it there too") from exc
 
@@ -240,8 +242,8 @@ class DaskWorkers:
         rows: list[RowInput] = [(n, run.outcomes[n], *run.asked(n)) for n in fitting]
         del self._queue[: len(rows)]
         name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(workers, key=lambda worker: loads[worker])
-        task = (self._id, name, share, run.config.limiter.seconds_to_wait, rows)
-        future = self._client.submit(ask_rows, *task, workers=[worker], pure=False, key=name)
+        wait_s = run.config.limiter.seconds_to_wait
+        future = self._client.submit(ask_rows, self._id, name, share, wait_s, rows, workers=[worker], pure=False, key=name)
         self._tasks[name] = Task(future, worker, set(fitting), held)
         return True
 

@@ -339,7 +339,6 @@ class Functions:
         )
         template = f"{kind}({', '.join(names)}), fresh {self.id}" if fresh else f"{kind}({', '.join(names)})"
         column = Column(kind, template if asks else "{query}", str, (), names, kind)
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         return Enrichment(
             session,
             plan_of(rows, [column], names),
@@ -348,7 +347,7 @@ class Functions:
             budget,
             Rows(AnswerRow if asks else SearchRow).ask,
             question=f"{kind}: {rows[0][-1]}",
-            since=time.time() - FRESH_S if fresh else midnight,
+            since=time.time() - FRESH_S if fresh else now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(),
         )
 
 
