@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -288,12 +287,11 @@ class AnswerText:
 
     def _cited(self, sentence: str, number: int) -> int | None:
         """Return the source's number in the answer, None when the passage does not support the sentence."""
-        passage = self.given[number - 1] if self.given and 1 <= number <= len(self.given) else None
-        quote = supporting(sentence, passage) if passage else ""
-        if not passage or not quote:
+        if not self.given or not 1 <= number <= len(self.given):
             return None
-        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
-        return self.book.cite(found)
+        passage = self.given[number - 1]
+        quote = {"source": passage.url, "title": passage.title, "cited_text": supporting(sentence, passage)}
+        return self.book.cite({"type": "search_result_location", **quote}) if quote["cited_text"] else None
 
 
 def supporting(sentence: str, passage: Passage) -> str:
@@ -313,7 +311,7 @@ _TITLE = re.compile(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$")
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
+ENOUGH, LITTLE, FACT, CLOSE = 0.51, 0.25, 6, 3
 # The API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11): more follows there.
 CUT = range(140, 161)
 _LAST_LATIN = "\u024f"
@@ -359,21 +357,21 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     claim, given = parse(sentence), parse("\n".join(texts))
     is_cut = any(len(text) in CUT and text.endswith("...") for text in texts)
     wrong, absent = _lacking_quantities(claim.quantities, given.quantities)
-    changed, others = _altered(claim, given)
-    score, is_other_name = 1.0, False
+    score, is_alike = 1.0, False
     if claim.language == given.language or "" in (claim.language, given.language):
         content = [word for part in claim.sentences for word in part.words if word not in STOP]
         facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
         score = _overlap(content, given.stems, facts, facts - len(wrong) - len(absent))
         near = _nearest(frozenset(map(stem, content)), given)
-        # In German all nouns are capitalised: names only show in sentences that are nearly equal.
-        names = _lacking_names(claim.source, given) if claim.language != "de" or not others else []
-        # When nearly all else of it stands in one sentence of the passages, the name is another one.
-        is_other_name = bool(names or is_cut) and any(_overlap(content, part.stems) >= 0.7 for part in near)
-        wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
-        (wrong if is_other_name else absent).extend(names)
+        # When nearly all else of it stands in one sentence of the passages, a name that they lack is another one. Names of
+        # German sentences, where all nouns are capitalised, are looked for only then.
+        is_alike = any(_overlap(content, part.stems) >= 0.7 for part in near)
+        names = _lacking_names(claim.source, given) if is_alike or claim.language != "de" else []
+        words = [word for part in claim.sentences for word in part.words]
+        wrong += _comparisons(words, near[:CLOSE]) + _negations(words, near[:CLOSE])
+        (wrong if is_alike else absent).extend(names)
     if is_cut:
-        wrong, absent, score = wrong if is_other_name else changed, [], 1.0
+        wrong, absent, score = wrong if is_alike else [], [], 1.0
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
         return Claim("unsupported", missing)
@@ -462,58 +460,6 @@ def _language(source: str, words: Sequence[str]) -> str:
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
 
-# --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
-
-
-def _altered(claim: Text, given: Text) -> tuple[list[str], list[str]]:
-    """Return the facts that are contradicted in sentences that have a twin in the passages (a sentence that is nearly equal),
-    and the words of the other sentences. Of several twins the one that differs least counts."""
-    wrong: list[str] = []
-    others: list[str] = []
-    for sentence in claim.sentences:
-        enough = TWIN * len(sentence.stems)
-        among = given.sentences if len(sentence.stems & given.stems) >= enough else ()
-        twins = [twin for twin in among if len(sentence.stems & twin.stems) >= enough]
-        changes = [change for twin in twins if (change := _change(sentence, twin)) is not None]
-        nearest: list[str] = min(changes, key=len, default=[])
-        wrong += nearest
-        others += () if changes else sentence.words
-    return wrong, others
-
-
-def _change(sentence: Sentence, twin: Sentence) -> list[str] | None:
-    """Return the facts that a twin contradicts; None when the two are not nearly equal."""
-    turned = _turned(sentence.words, twin.words)
-    if turned is None:
-        return None
-    own, other = read(sentence.source), read(twin.source)
-    return turned + _lacking_quantities(own, other)[0] + _replaced(own, other)
-
-
-def _replaced(own: Quantities, twin: Quantities) -> list[str]:
-    """Return the numbers and dates that stand where a twin with as many has another one."""
-    numbers = zip(own.numbers, twin.numbers, strict=True) if len(own.numbers) == len(twin.numbers) else ()
-    days = zip(own.dates, twin.dates, strict=True) if len(own.dates) == len(twin.dates) else ()
-    found = [number.text for number, other in numbers if number.demanded and not number.agrees(other)]
-    return found + [day.text for day, other in days if not day.agrees(other)]
-
-
-def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
-    """Return the negations and comparisons in which two nearly equal sentences differ; None when they are not nearly equal."""
-    matcher = SequenceMatcher(None, words, twin, autojunk=False)
-    blocks = matcher.get_matching_blocks()[:-1]
-    if not blocks or sum(block.size for block in blocks) < TWIN * len(words):
-        return None
-    # of a longer twin, the part that stands opposite to the words
-    start = max(0, blocks[0].b - blocks[0].a)
-    end = blocks[-1].b + len(words) - blocks[-1].a
-    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    own = {word for _, i, j, _, _ in changes for word in words[i:j]}
-    other = {word for _, _, _, i, j in changes for word in twin[max(i, start) : min(j, end)]}
-    found = sorted((own ^ other) & NOT) if len(own & NOT) != len(other & NOT) else []
-    return found + [word for one, opposite in OPPOSITES if other & opposite for word in sorted(own & one)]
-
-
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
 
 
@@ -589,10 +535,10 @@ def _names(sentence: str) -> list[str]:
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
+def _comparisons(sentence: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = frozenset(others) & COMPARING
-    around = frozenset(word for sentence in near for word in sentence.words) if words else words
+    words = frozenset(sentence) & COMPARING
+    around = frozenset(word for part in near for word in part.words) if words else words
     opposed = [one for one, other in OPPOSITES if not words & other and around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 

@@ -45,7 +45,6 @@ from ipy_websearch.model.client import ModelClient, Reply
 from ipy_websearch.model.requests import (
     CALLS,
     READ_CHARACTERS,
-    Message,
     assistant_message,
     build_request,
     closed,
@@ -75,7 +74,6 @@ from ipy_websearch.results import (
     LimitName,
     LimitReached,
     ModelRequested,
-    Money,
     Notice,
     Panel,
     Retracted,
@@ -142,26 +140,24 @@ class AnswerLoop(Face):
             asked.question, limits.budget_usd, model=self.model, timeout_s=limits.timeout_s, least=least
         )
         budget = self.booking.budget
-        self.offer = offer = offered(session, asked, budget, limits, self.client.platform, provider)
-        tools = {tool.name: tool for tool in offer.tools}
+        ours, self._server_tools, self.notices = offered(session, asked, budget, limits, self.client.platform, provider)
+        tools = {tool.name: tool for tool in ours}
+        names = [*tools, *(str(tool["name"]) for tool in self._server_tools)]
         read_pages = asked.read_pages if "web_search" in tools else 0
         budget.result_tokens += ALL_TOKENS if read_pages else 0
-        budget.server_searches = server_searches(offer.server_tools)
-        marked = bool(offer.names) and not self._platform.search_results
-        table = bool(self.columns)
-        self.system = system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=table)
-        self.notices = list(offer.notices)
+        budget.server_searches = server_searches(self._server_tools)
+        cites = self._platform.search_results
+        how = {"read_pages": read_pages, "marked": bool(names) and not cites, "table": bool(self.columns)}
+        self.system = system_prompt(names, asked.system, **how)
         if asked.effort and not takes_effort:
             self.notices.insert(0, f"{self.model} takes no effort; it answers as usual")
 
-        book = CitationBook(native=bool(offer.server_tools))
-        self.text = AnswerText(book, None if self._platform.search_results else [])
+        self.text = AnswerText(CitationBook(native=bool(self._server_tools)), None if cites else [])
         self.rows: tuple[dict[str, Any], ...] | None = None
         self.stop_reason: str | None = None
         # The search with the question, None without a tool for it.
         self._search = search_call(tools, asked.question) if limits.max_searches else None
         self._emit: Callable[[Event], object] = repr
-        self._history: list[Message] = []
         self._panels: list[Panel] = []
         self._container: Mapping[str, Any] | None = None
         self._reading = False  # it answers from the results of a search for the question, without tools
@@ -186,8 +182,8 @@ class AnswerLoop(Face):
             input_tokens=estimate_tokens(body),
             max_tokens=int(body["max_tokens"]),
             has_tools=bool(body.get("tools")),
-            native_uses=sum(int(tool.get("max_uses", 0)) for tool in self.offer.server_tools),
-            searching=next((tool.price for tool in self.offer.tools if tool.counts_as_search), ()),
+            native_uses=sum(int(tool.get("max_uses", 0)) for tool in self._server_tools),
+            searching=next((tool.price for tool in self.loop.runner.tools.values() if tool.counts_as_search), ()),
         )
 
     def _follow(self, answer: Answer) -> None:
@@ -201,7 +197,7 @@ class AnswerLoop(Face):
         earlier = [step.request for step in answer.trace if step.kind == "model" and step.request]
         if not (earlier and same_frame(self.request(final=False), earlier[-1])):
             history = without_thinking(history)
-        self.loop.messages, self._history = [*history, *self.loop.messages], history
+        self.loop.messages = [*history, *self.loop.messages]
 
     async def converse(self, emit: Callable[[Event], object]) -> None:
         """Ask the question until it is answered; `emit` gets each event as it happens.
@@ -238,7 +234,7 @@ class AnswerLoop(Face):
     def kept(self, limit: LimitName | None) -> Answer:
         """Return the answer so far, added to the conversation with a legal history, and book its cost."""
         loop, booking, text, columns = self.loop, self.booking, str(self.text), self.columns
-        spent = self.close()
+        self.close()
         for line in booking.ledger.news():
             self.tell(Notice(line))
         if self.rows is not None and columns:
@@ -255,7 +251,7 @@ class AnswerLoop(Face):
             panels=tuple(self._panels),
             usage=loop.usage,
             cost_usd=booking.cost_usd,
-            session_cost_usd=spent,
+            session_cost_usd=self.session.spent_usd,
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
@@ -273,11 +269,10 @@ class AnswerLoop(Face):
         del self.session.answers[:-KEPT_ANSWERS]
         return answer
 
-    def close(self) -> Money:
-        """Book the request under way and release the money held for it; return the session's spending with this question."""
+    def close(self) -> None:
+        """Book the request under way, release the money held for it, and add the question's cost to the session's."""
         self.booking.close(self.loop.cut_off())
         self.session.spent_usd = add_money(self.session.spent_usd, self.booking.cost_usd)
-        return self.session.spent_usd
 
     def _claims(self) -> tuple[Claim, ...]:
         """Return the checked sentences; the offline server's own words, without a source, are no claims."""
@@ -290,7 +285,7 @@ class AnswerLoop(Face):
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
         messages, last = self.loop.messages, {"type": "none"}
         ours = [tool.definition() for tool in self.loop.runner.tools.values()]
-        tools = [] if self._reading else [*ours, *self.offer.server_tools]
+        tools = [] if self._reading else [*ours, *self._server_tools]
         if self._repairing:
             messages = [*messages, user_message(self._repairing)]
         elif self.columns and tools:
@@ -387,21 +382,20 @@ class AnswerLoop(Face):
 
     def _is_unsearched(self, reply: Reply) -> bool:
         """Return whether a first reply should have searched: its model seems not to know how to call tools."""
-        first = self.loop.meter.steps == 1 < self.limits.max_steps
-        may_search = self.session.settings.retrieve_first == "auto" and self._search is not None
-        return first and may_search and answers_unsearched(reply, self.model, self.asked.question)
+        auto = self.session.settings.retrieve_first == "auto" and self._search is not None
+        is_first = self.loop.meter.steps == 1 < self.limits.max_steps
+        return auto and is_first and answers_unsearched(reply, self.model, self.asked.question)
 
     def _read(self) -> Next:
         """Start over without tools, and return the search for the question if it needs one; shown text is retracted."""
-        loop, question, search = self.loop, self.asked.question, self._search
-        always = self.session.settings.retrieve_first == "always"
+        loop, search, always = self.loop, self._search, self.session.settings.retrieve_first == "always"
         if loop.meter.steps:
             loop.shown = False
             self.text.retract()
             self.tell(Retracted())
         self._reading = loop.final = True
-        loop.messages = [*without_thinking(self._history), user_message(question)]
-        if search is None or not (always or loop.reply.text or needs_search(question)):
+        loop.messages = without_thinking(loop.messages)
+        if search is None or not (always or loop.reply.text or needs_search(self.asked.question)):
             return Then.AGAIN
         if loop.meter.steps:
             self.tell(Notice(RETRIEVED))
@@ -497,7 +491,6 @@ class AnswerLoop(Face):
         name, content = kind.removesuffix("_tool_result"), block.get("content")
         found = [part for part in (content if isinstance(content, list) else [content]) if isinstance(part, Mapping)]
         code = next((part["error_code"] for part in found if part.get("error_code")), "")
-        summary = f"error: {code}" if code else plural(len(found), "result")
         for part in found:
             page = part["content"] if isinstance(part.get("content"), Mapping) else part
             if url := str(part.get("url") or ""):
@@ -505,6 +498,7 @@ class AnswerLoop(Face):
                 self.text.book.know(url, str(page.get("title") or ""))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.session.panels.add(name, shown, tool=name, is_error=bool(code))
+        summary = f"error: {code}" if code else plural(len(found), "result")
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 

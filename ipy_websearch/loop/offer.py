@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import cache, partial
@@ -180,20 +179,6 @@ _PROMPT_TOKENS = 4_000
 Definition = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The tools of a question, those that the API runs itself, and notices of tools that were left out."""
-
-    tools: tuple[Tool, ...]
-    notices: tuple[str, ...] = ()
-    server_tools: tuple[Definition, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all tools."""
-        return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
-
-
 # Each tool by its name, and the provider that it cannot do without ("": none).
 TOOLS = {
     "web_search": "",
@@ -242,25 +227,22 @@ def named_tools(wanted: str | Sequence[str]) -> dict[str, bool]:
     Raises:
         ConfigError: a name is neither a tool nor a set.
     """
-    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else in_form(TEXTS, "tools", wanted)
-    names: dict[str, bool] = {}
-    for part in (part.strip() for part in parts):
-        if part in TOOL_SETS:
-            names |= {name: names.get(name, False) for name in TOOL_SETS[part]}
-        elif part in TOOLS:
-            names[part] = True
-        elif part not in ("", "none"):
-            choices = [*TOOL_SETS, "none", *TOOLS]
-            raise ConfigError(
-                f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
-            )
-    return names
+    given = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else in_form(TEXTS, "tools", wanted)
+    parts = [part.strip() for part in given]
+    choices = [*TOOL_SETS, "none", *TOOLS]
+    for part in filter(None, parts):
+        if part not in choices:
+            hint = f"{did_you_mean(part, choices)} (there are {', '.join(choices)})"
+            raise ConfigError(f"there is no tool or tool set {part!r}{hint}")
+    names = [name for part in parts for name in TOOL_SETS.get(part, [part]) if name in (*TOOLS, NATIVE)]
+    return {name: name in parts for name in names}
 
 
 def offered(
     session: Session, asked: AskOptions, budget: RunBudget, limits: Limits, platform: Platform, provider: str | None
-) -> Offer:
-    """Return the tools of a question that is asked with settled options.
+) -> tuple[list[Tool], Sequence[Definition], list[str]]:
+    """Return the tools of a question that is asked with settled options, those that the API runs itself, and notices of tools
+    that were left out.
 
     `provider` is the provider that `web_search` goes to (None: the chain). Under a budget, the API's own tools may be used as
     often as the money lasts.
@@ -297,7 +279,7 @@ def offered(
     if server and (room := budget.budget.left()) is not None:
         server, fewer = affordable_native(server, budget.model, room)
         notices += fewer
-    return Offer(tuple(tools), tuple(notices), tuple(server))
+    return tools, server, notices
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:
@@ -352,9 +334,8 @@ def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
 
     Models that were not trained to call tools write the call as text.
     """
-    if not call_free(reply, model) or reply.stop_reason not in ("end_turn", "stop_sequence", "tool_use"):
-        return False
-    return needs_search(question) or "_search" in reply.text[:200]
+    ended = call_free(reply, model) and reply.stop_reason in ("end_turn", "stop_sequence", "tool_use")
+    return ended and (needs_search(question) or "_search" in reply.text[:200])
 
 
 def needs_search(question: str) -> bool:

@@ -316,7 +316,14 @@ def _schemas(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> 
         schemas["output_config.format.schema"] = output.get("schema") or {}
     parts = [(path, part) for path, schema in schemas.items() for part in _subschemas(schema)]
     for path, part in parts:
-        yield from _where(_faults_of_schema(path, part))
+        kind, unsupported = part.get("type"), sorted(_UNSUPPORTED_KEYWORDS & set(part))
+        is_open = kind == "object" and part.get("additionalProperties") is not False
+        yield from _where(
+            {
+                f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
+                f"{path}: For '{kind}' type, properties {', '.join(unsupported)} are not supported": unsupported,
+            }
+        )
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for _, part in parts)
     unions = sum("anyOf" in part or isinstance(part.get("type"), list) for _, part in parts)
     yield from _where(
@@ -332,15 +339,6 @@ def _schemas(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> 
             ),
         }
     )
-
-
-def _faults_of_schema(path: str, part: Mapping[str, Any]) -> dict[str, object]:
-    kind, unsupported = part.get("type"), sorted(_UNSUPPORTED_KEYWORDS & set(part))
-    is_open = kind == "object" and part.get("additionalProperties") is not False
-    return {
-        f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
-        f"{path}: For '{kind}' type, properties {', '.join(unsupported)} are not supported": unsupported,
-    }
 
 
 def _subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
