@@ -17,7 +17,6 @@ import json
 import random
 import re
 import statistics
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,15 +62,13 @@ def snippet(query: str, content: str) -> str:
     return windows[best(query, windows, 1)[0]]
 
 
-def tried(query: str, answer: str, page: Page, others: Sequence[Page]) -> tuple[bool, bool, int, int, float]:
-    """Return whether the answer stands in the snippet and in the passages, the tokens of both, and the milliseconds."""
+def tried(query: str, answer: str, page: Page, others: Sequence[Page]) -> tuple[bool, bool, int]:
+    """Return whether the answer stands in the snippet and in the passages, and the tokens of all passages."""
     near = [others[n] for n in best(query, [" ".join(other) for other in others], 2)]
-    begin = time.perf_counter()
     passages = best_passages(query, [near[0], page, near[1]])
-    took = (time.perf_counter() - begin) * 1000
-    shown, sought = [snippet(query, content) for _, content in (page, *near)], fold(plain(answer))
-    in_snippet, in_passages = (sought in fold(plain(text)) for text in (shown[0], "\n".join(passages[1])))
-    return in_snippet, in_passages, sum(map(tokens_of, shown)), sum(tokens_of(t) for texts in passages for t in texts), took
+    texts = (snippet(query, page[1]), "\n".join(passages[1]))
+    in_snippet, in_passages = (fold(plain(answer)) in fold(plain(text)) for text in texts)
+    return in_snippet, in_passages, sum(tokens_of(text) for texts in passages for text in texts)
 
 
 def main() -> None:
@@ -86,11 +83,10 @@ def main() -> None:
         asked = [row for row in rows if row[0].startswith(part)]
         pages = pages_of(options.root, part, {row[0] for row in asked})
         found = [tried(q, a, pages[id], [p for name, p in pages.items() if name != id]) for id, q, a in asked if id in pages]
-        snippets, passages, before, after, times = zip(*found, strict=True)
+        snippets, passages, tokens = zip(*found, strict=True)
         shares = f"{statistics.mean(snippets):.0%}", f"{statistics.mean(passages):.0%}"
-        tokens = f"{statistics.mean(before):.0f}", f"{statistics.mean(after):.0f} ({max(after)})"
-        lines.append((part, len(found), *shares, *tokens, f"{statistics.median(times):.0f} ms"))
-    head = "part | questions | snippet | passages | tokens, snippets | tokens, passages (most) | time, median"
+        lines.append((part, len(found), *shares, f"{statistics.mean(tokens):.0f} ({max(tokens)})"))
+    head = "part | questions | snippet | passages | tokens of passages (most)"
     command = "`python -m tests.benchmarks.passages web-content-extraction-benchmark`"
     keep("Passages of pages", table(head, lines), command, write=options.write)
 

@@ -27,7 +27,6 @@ JSON = dict[str, Any]
 # What a parameter may be: a regular expression, whole numbers, the most entries of a list, or a JSON type; "" is anything.
 Form = str | range | int | type
 Hit = dict[str, Any]
-Behaviour = Callable[[JSON], Any]
 
 
 def hit(
@@ -102,7 +101,7 @@ class Engine(Server):
         self.allow_refusals = False
         self.latency_s = 0.0
         self._queue: deque[Answer] = deque()
-        self._behaviour: Behaviour | None = None
+        self._behaviour: Callable[[JSON], Any] | None = None
 
     def reply(self, results: Sequence[Hit] | None = None, **settings: Any) -> None:
         """Queue one answer: results in shared words, or `body=`; also `status headers delay_s hang_up fields`.
@@ -113,10 +112,10 @@ class Engine(Server):
 
     def fail(self, status: int, *, times: int = 1, headers: Mapping[str, str] | None = None, body: Any = None) -> None:
         """Queue an error, in the engine's own shape unless a body is given."""
-        said = self.error_body(status) if body is None else body
-        self._queue.extend([Answer(body=said, status=status, headers=dict(headers or {}))] * times)
+        body = self.error_body(status) if body is None else body
+        self._queue.extend([Answer(body=body, status=status, headers=dict(headers or {}))] * times)
 
-    def behave(self, function: Behaviour | None) -> None:
+    def behave(self, function: Callable[[JSON], Any] | None) -> None:
         """Let a function from the parameters answer whenever the queue is empty."""
         self._behaviour = function
 
@@ -325,7 +324,14 @@ class Brave(Engine):
 
     def shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         """Return web results; without any, there is no `web`."""
-        web = {"web": {"type": "search", "results": [_brave_result(entry) for entry in hits]}} if hits else {}
+        results = [
+            {name: entry[name] for name in ("title", "url", "description")}
+            | {"extra_snippets": entry["extra"][:5]}
+            # A date is both absolute (without a zone) and in words, or both are absent.
+            | ({"page_age": f"{entry['date']}T00:00:00"[:19], "age": "4 days ago"} if entry["date"] else {})
+            for entry in hits
+        ]
+        web = {"web": {"type": "search", "results": results}} if hits else {}
         return {"type": "search", "query": {"original": values["q"]}} | web
 
     def _shape_context(self, hits: Sequence[Hit], values: JSON) -> JSON:
@@ -336,13 +342,6 @@ class Brave(Engine):
         ]
         sources = {entry["url"]: {"title": entry["title"], "age": ages[entry["url"]]} for entry in hits}
         return {"grounding": {"generic": generic, "map": []}, "sources": sources}
-
-
-def _brave_result(entry: Hit) -> JSON:
-    """Return one web result; a date is both absolute (without a zone) and in words, or both are absent."""
-    date = entry["date"]
-    dates = {"page_age": date if "T" in date else f"{date}T00:00:00", "age": "4 days ago"} if date else {}
-    return {name: entry[name] for name in ("title", "url", "description")} | {"extra_snippets": entry["extra"][:5]} | dates
 
 
 # --- Wikipedia -------------------------------------------------------------------------------------------------------
@@ -448,7 +447,7 @@ class Google(Engine):
             }
             for entry in hits
         ]
-        return {"items": items} if hits else {}
+        return {"kind": "customsearch#search"} | ({"items": items} if hits else {})
 
 
 class Firecrawl(Engine):
@@ -621,20 +620,3 @@ ENGINES: dict[str, type[Engine]] = {
     "searxng": SearXNG,
     "wikipedia": Wikipedia,
 }
-
-
-class GitHub(Server):
-    """The Contents API of GitHub: `contents` are the answers by path, with their status."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.contents: dict[str, tuple[Any, int]] = {}
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve every path."""
-        return [("GET", "/{path:.*}", self._answer)]
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append(await receive(request))
-        body, status = self.contents.get(request.path, ({"message": "Not Found"}, 404))
-        return web.json_response(body, status=status)

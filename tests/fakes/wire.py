@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import UTC
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
+from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import create
 from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.replies import WIRE
@@ -31,21 +30,11 @@ def recorded(name: str) -> Any:
     return json.loads((WIRE / f"{name}.json").read_text(encoding="utf-8"))
 
 
-# What each engine answers when it finds nothing.
-NO_HITS: dict[str, Any] = defaultdict(
-    lambda: {"results": []},
-    brave={"type": "search"},
-    google={"kind": "customsearch#search"},
-    firecrawl={"success": True, "data": {}},
-    wikipedia={"query": {"search": []}},
-)
-
-
-def context(folder: Path | str = ".", options: Mapping[str, Any] | None = None) -> ProviderContext:
+def context(folder: Path | str = ".") -> ProviderContext:
     """Return a context whose keys and addresses are those of the environment."""
     keys = Keys(Path(folder) / "settings")
     http = HttpClient(user_agent="ipy_websearch-tests/1 (https://tests.example/)", secrets=keys.secrets)
-    return ProviderContext(http, keys, Path(folder), options or {})
+    return ProviderContext(http, keys, Path(folder))
 
 
 def run(work: Coroutine[Any, Any, T], made: ProviderContext) -> T:
@@ -60,13 +49,10 @@ def run(work: Coroutine[Any, Any, T], made: ProviderContext) -> T:
     return asyncio.run(and_close())
 
 
-def search(
-    name: str, query: str = "window functions", *, options: Mapping[str, Any] | None = None, **fields: Any
-) -> SearchResults:
+def search(name: str, query: str = "window functions", **fields: Any) -> SearchResults:
     """Return what an engine gives for one search."""
-    made = context(options=options)
-    engine: Provider = create(name, made)
-    return run(engine.search(SearchRequest(query, **fields)), made)
+    made = context()
+    return run(create(name, made).search(SearchRequest(query, **fields)), made)
 
 
 # Fields under the names that engines use, with anything in them: what a changed or broken engine might send.

@@ -16,8 +16,8 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.research import MAX_BYTES, read_research_tool
 from tests.contract.helpers import results_of
-from tests.fakes.engines import GitHub
 from tests.fakes.replies import tool_use
+from tests.fakes.scripted import Scripted
 from tests.fakes.wire import context, run
 
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
@@ -43,29 +43,28 @@ def reader(root: str, base: Path) -> Read:
 
 def on_github(data: bytes, **changed: Any) -> dict[str, Any]:
     """Return the object that stands for a file; a value of None takes a field out."""
-    text = base64.encodebytes(data).decode()
-    found = {"type": "file", "size": len(data), "encoding": "base64", "content": text, **changed}
+    found = {"type": "file", "size": len(data), "content": base64.encodebytes(data).decode(), **changed}
     return {name: value for name, value in found.items() if value is not None}
 
 
 @pytest.fixture
-def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
     """The Contents API, which knows no file."""
-    with GitHub() as served:
+    with Scripted() as served:
         monkeypatch.setenv("GITHUB_BASE_URL", served.url)
         yield served
 
 
 @pytest.fixture(params=["folder", "github"])
-def place(request: pytest.FixtureRequest, github: GitHub, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
+def place(request: pytest.FixtureRequest, github: Scripted, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
     """Both kinds of root: a function that reads in it, and one that puts a document there."""
     ideas = tmp_path / "ideas"
     (ideas / "market").mkdir(parents=True)
-    github.contents[f"{CONTENTS}docs/ideas/market"] = [{"type": "file"}], 200
+    github.answer([{"type": "file"}], path=f"{CONTENTS}docs/ideas/market")
     if request.param == "folder":
         return reader(str(ideas), tmp_path), lambda path, data: (ideas / path).write_bytes(data)
     read = reader("github:acme/research/docs/ideas@main", tmp_path)
-    return read, lambda path, data: github.contents.update({f"{CONTENTS}docs/ideas/{path}": (on_github(data), 200)})
+    return read, lambda path, data: github.answer(on_github(data), path=f"{CONTENTS}docs/ideas/{path}")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_file_gives_its_content_and_its_bytes(place: Any, data: bytes, content
     ],
 )
 def test_a_failure_has_one_of_four_types_and_says_what_to_do(
-    place: Any, github: GitHub, path: str, error_type: str, message: str
+    place: Any, github: Scripted, path: str, error_type: str, message: str
 ) -> None:
     """The cases of seed 001. The log names the type; for a path that breaks a rule nothing is looked for."""
     read, put = place
@@ -132,10 +131,10 @@ def test_links_pipes_and_devices_in_a_folder_are_refused(tmp_path: Path) -> None
 
 
 def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_shown(
-    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    github: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    github.contents[f"{CONTENTS}docs/a.md"] = {"message": f"no, {TOKEN}"}, 403
+    github.answer({"message": f"no, {TOKEN}"}, status=403, path=f"{CONTENTS}docs/a.md")
     output, found = reader("github:acme/research/docs@release/2", tmp_path)("a.md")
     assert found["error_type"] == "api_error" and "403" in found["message"] and TOKEN not in output.text
     (request,) = github.requests
@@ -152,8 +151,8 @@ def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_show
         ({"encoding": "rot13", "content": "!"}, "0 bytes where 1 were announced"),
     ],
 )
-def test_what_is_no_plain_file_on_github_is_refused(github: GitHub, tmp_path: Path, changed: Any, told: str) -> None:
-    github.contents[f"{CONTENTS}a.md"] = on_github(b"x", **changed), 200
+def test_what_is_no_plain_file_on_github_is_refused(github: Scripted, tmp_path: Path, changed: Any, told: str) -> None:
+    github.answer(on_github(b"x", **changed), path=f"{CONTENTS}a.md")
     _, found = reader("github:acme/research", tmp_path)("a.md")
     assert not found["ok"] and told in found["message"]
 

@@ -52,9 +52,8 @@ def sources(result: dict[str, Any]) -> list[str]:
 def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, brave_api: Any) -> None:
     answer = ask(messages_api, tools="tiers")
     assert list(offered(messages_api)) == ["brave_search", "brave_llm_context"]
-    (notice,) = answer.notices
-    assert "not offered to the model: firecrawl_scrape, firecrawl_search, firecrawl_map: FIRECRAWL_API_KEY" in notice
-    assert "FIRECRAWL_API_KEY is not set" in notice and "%websearch key firecrawl" in notice
+    told = "not offered to the model: firecrawl_scrape, firecrawl_search, firecrawl_map: FIRECRAWL_API_KEY is not set"
+    assert answer.notices == (f"{told} (%websearch key firecrawl)",)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +135,9 @@ def scrape(url: str = GUIDE, **given: Any) -> Any:
 
 def scraped(markdown: str, url: str = GUIDE, **metadata: Any) -> dict[str, Any]:
     """Return an answer of Firecrawl's for one page."""
-    fields = {"title": "The guide", "sourceURL": url, "url": url, "statusCode": 200, "creditsUsed": 1}
+    about = {"title": "The guide", "sourceURL": url, "url": url, "statusCode": 200, "creditsUsed": 1, **metadata}
     links = ["https://docs.example.org/next", "https://other.example/"]
-    return {"success": True, "data": {"markdown": markdown, "links": links, "metadata": fields | metadata}}
+    return {"success": True, "data": {"markdown": markdown, "links": links, "metadata": about}}
 
 
 def test_the_five_tools_have_the_specified_parameters(messages_api: Any, brave_api: Any, firecrawl: Any) -> None:
@@ -147,13 +146,15 @@ def test_the_five_tools_have_the_specified_parameters(messages_api: Any, brave_a
     assert all(f"- {name}: " in str(messages_api.bodies[0]["system"]) for name in ("tech", "netsec"))
     schemas = {name: tool["input_schema"]["properties"] for name, tool in offered(messages_api).items()}
     defaults = {name: {p: s.get("default") for p, s in properties.items()} for name, properties in schemas.items()}
-    context = {"maximum_number_of_tokens": 8192, "count": 20, "context_threshold_mode": "balanced", "country": "US"}
     assert defaults == {
         "brave_search": {
             **{"query": None, "count": 5, "freshness": None, "country": "US", "search_lang": "en"},
             **{"safe_search": "moderate", "goggles_id": None},
         },
-        "brave_llm_context": {"query": None, **context, "freshness": None, "goggles": None},
+        "brave_llm_context": {
+            **{"query": None, "maximum_number_of_tokens": 8192, "count": 20, "context_threshold_mode": "balanced"},
+            **{"freshness": None, "country": "US", "goggles": None},
+        },
         "firecrawl_scrape": {"url": None, "formats": ["markdown", "links"], "location": None},
         "firecrawl_search": {
             **{"query": None, "limit": 3, "sources": ["web"], "categories": None, "tbs": None, "location": None},
@@ -301,7 +302,6 @@ def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SEARCH = tool_use("web_search", {"query": "ruby author"})
-QUESTION = "Who wrote Ruby?"
 BLOCKED = "http://blocked.example.org/page"
 ABOUT = (
     "<html><head><title>About</title></head><body><article><h1>Ruby</h1><p>Ruby is a language with many users. It runs on most "
@@ -320,7 +320,7 @@ def about(public_web: Any, url: str = "http://ruby.example.org/about", **options
 def asked(messages_api: Any, *replies: Any, **options: Any) -> Any:
     """Let the model search (or call these) and answer; return the answer."""
     messages_api.replies(SEARCH, *replies, "Matz.")
-    return web.ask(QUESTION, **{"provider": "brave", **options})
+    return web.ask("Who wrote Ruby?", **{"provider": "brave", **options})
 
 
 def paths(public_web: Any) -> list[str]:
@@ -466,9 +466,6 @@ async def test_a_long_line_is_cut_for_the_model_and_whole_in_the_panel() -> None
     assert cut.passages[0].paragraphs == ("d" * 40_000, "lines 4–4 of 4; line 4 is cut at 40,000 characters")
 
 
-KNOWN = ["https://Example.com/guide/", "http://bücher.example:80/ä b?q=1#part", "corpus://planets/mars"]
-
-
 @pytest.mark.parametrize(
     ("url", "may"),
     [
@@ -494,7 +491,8 @@ KNOWN = ["https://Example.com/guide/", "http://bücher.example:80/ä b?q=1#part"
 )
 def test_an_address_is_known_in_any_spelling_and_no_other_is(url: str, may: bool) -> None:
     """An address that the model made up could carry away what it knows."""
-    assert is_known(url, KNOWN) is may
+    known = ["https://Example.com/guide/", "http://bücher.example:80/ä b?q=1#part", "corpus://planets/mars"]
+    assert is_known(url, known) is may
 
 
 NOBODY = "only addresses from the question, from search results or from pages already read may be fetched"
