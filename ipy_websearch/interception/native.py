@@ -468,15 +468,15 @@ class Unpacked:
 
     def _own(self, block: Mapping[str, Any], kind: Kind, own: tuple[int, str], answered: set[Any]) -> None:
         number, call_id = own
-        kept = {name: block[name] for name in ("caller", "cache_control") if block.get(name)}
+        mark = {"cache_control": block["cache_control"]} if block.get("cache_control") else {}
         if block["type"] == "server_tool_use":
             if block.get("id") in answered:  # a stream that was cut off may lack the result
                 self._round, self._calls[call_id] = number, block
-                called = {"id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}}
-                self._turn.append({"type": "tool_use", **called, **kept})
+                call = {"type": "tool_use", "id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}, **mark}
+                self._turn.append(call | ({"caller": block["caller"]} if block.get("caller") else {}))
         elif call_id in self._calls and call_id not in self.sources.natives:
             self.sources.natives[call_id] = native = (block, self._calls[call_id])
-            self._results.append({**self.render(call_id, given(*native)), **kept})
+            self._results.append({**self.render(call_id, given(*native)), **mark})
 
     def _with_citations(self, block: Mapping[str, Any]) -> Block:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 # 2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer.
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
 
-_CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
@@ -187,7 +186,7 @@ class InterceptedCall(Face):
         self.usage = summed(self.usage, reply.usage_fields)
         self.loop.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
-        if own and reply.stop_reason not in _CUT and not final:
+        if own and not final and reply.stop_reason not in ("max_tokens", "refusal", "model_context_window_exceeded"):
             return own
         for call in own:
             self._give(call, failed("max_uses_exceeded" if final else "invalid_tool_input"), reply)

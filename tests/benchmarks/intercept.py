@@ -24,13 +24,13 @@ from tests.benchmarks.server import BenchmarkServer
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 PLAN = "r=1 p=1 n=40"
+TRANSPORTS = "SDK over aiohttp; by hand, httpx over aiohttp"
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
     "for the model, in turns. By hand is the loop of `hand.py`, without ledger, cache, limits and native shape. Medians."
 )
 Ask = Callable[[str], Awaitable[Any]]
-_closers: list[Callable[[], Awaitable[None]]] = []  # of the clients that are measured
 
 
 def _asked(text: str, tool: dict[str, Any]) -> dict[str, Any]:
@@ -38,75 +38,50 @@ def _asked(text: str, tool: dict[str, Any]) -> dict[str, Any]:
     return {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": [tool], "messages": messages}
 
 
-def _client(url: str) -> Any:
-    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
-    _closers.append(client.close)
-    return intercept(client, provider="brave")
-
-
-def _hand(url: str) -> HandLoop:
-    loop = HandLoop(url, url)
-    _closers.append(loop.aclose)
-    return loop
-
-
-def by_hand(url: str) -> Ask:
+def by_hand(hand: HandLoop) -> Ask:
     """The hand loop without streaming."""
-    loop = _hand(url)
 
     async def ask(text: str) -> None:
         asked = _asked(text, TOOL)
-        while calls := _calls(await loop.client.messages.create(**asked), asked):
-            found = await asyncio.gather(*map(loop.result, calls))
-            asked["messages"].append({"role": "user", "content": found})
+        while True:
+            reply = await hand.client.messages.create(**asked)
+            calls = [block for block in reply.content if block.type == "tool_use"]
+            if not calls:
+                return
+            found = await asyncio.gather(*map(hand.result, calls))
+            asked["messages"] += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": found}]
 
     return ask
 
 
-def _calls(reply: Any, asked: dict[str, Any]) -> list[Any]:
-    asked["messages"].append({"role": "assistant", "content": reply.content})
-    return [block for block in reply.content if block.type == "tool_use"]
-
-
-def intercepted(url: str) -> Ask:
-    """One `create` of an intercepted client."""
-    client = _client(url)
+def intercepted(client: Any, *, streams: bool) -> Ask:
+    """One `create` or `stream` of an intercepted client."""
 
     async def ask(text: str) -> None:
-        assert len((await client.messages.create(**_asked(text, SEARCH))).content) == 3
+        asked = _asked(text, SEARCH)
+        if streams:
+            async with client.messages.stream(**asked) as stream:
+                message = await stream.get_final_message()
+        else:
+            message = await client.messages.create(**asked)
+        assert len(message.content) == 3
 
     return ask
-
-
-def intercepted_streaming(url: str) -> Ask:
-    """One `stream` of an intercepted client, read as the hand loop reads its own."""
-    client = _client(url)
-
-    async def ask(text: str) -> None:
-        async with client.messages.stream(**_asked(text, SEARCH)) as stream:
-            assert "".join([piece async for piece in stream.text_stream])
-            assert len((await stream.get_final_message()).content) == 3
-
-    return ask
-
-
-PAIRS: dict[str, tuple[Callable[[str], Ask], Callable[[str], Ask]]] = {
-    "SDK over aiohttp; by hand, httpx over aiohttp": (by_hand, intercepted),
-    "the same, streaming": (lambda url: _hand(url).ask, intercepted_streaming),
-}
 
 
 async def measure(url: str, questions: int) -> list[tuple[object, ...]]:
     """Return the rows of the table."""
-    rows = []
-    for label, (by_hand, intercepted) in PAIRS.items():
-        cells = list[str]()
-        for at_once in (1, 50):
-            ours, hand = await compared((intercepted(url), by_hand(url)), PLAN, questions, at_once)
-            cells += [f"{hand:.2f}", f"{ours:.2f}", f"{ours / hand:.2f}"]
-        rows.append((label, *cells))
-    for close in _closers:
-        await close()
+    rows, hand = [], HandLoop(url, url)
+    async with anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient()) as bare:
+        client = intercept(bare, provider="brave")
+        for label, theirs, streams in ((TRANSPORTS, by_hand(hand), False), ("the same, streaming", hand.ask, True)):
+            cells = list[str]()
+            for at_once in (1, 50):
+                pair = intercepted(client, streams=streams), theirs
+                ours, floor = await compared(pair, PLAN, questions, at_once)
+                cells += [f"{floor:.2f}", f"{ours:.2f}", f"{ours / floor:.2f}"]
+            rows.append((label, *cells))
+    await hand.aclose()
     return rows
 
 

@@ -49,7 +49,6 @@ class Service:
         self.settings = DEFAULTS | settings
         self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0}
         self.active = 0
-        self.batches: list[list[JSON]] = []
         self.random = random.Random(7)
 
     def app(self) -> web.Application:
@@ -57,9 +56,6 @@ class Service:
         app = web.Application(client_max_size=2**28)
         app.router.add_post("/v1/messages", self.messages)
         app.router.add_get("/res/v1/web/search", self.search)
-        app.router.add_post("/v1/messages/batches", self.create)
-        app.router.add_get("/v1/messages/batches/batch_{n}", self.batch)
-        app.router.add_get("/v1/messages/batches/batch_{n}/results", self.results)
         app.router.add_get("/stats", self.stats)
         app.router.add_post("/set", self.set)
         return app
@@ -142,32 +138,6 @@ class Service:
             for n in range(1, 6)
         ]
         return web.json_response({"type": "search", "query": {"original": query}, "web": {"type": "search", "results": found}})
-
-    async def create(self, request: web.Request) -> web.Response:
-        """Take a batch, and answer all of it at once."""
-        requests = (await request.json())["requests"]
-        self.counts["requests"] += len(requests)
-        found = [{"type": "succeeded", "message": self.reply(one["params"])[0]} for one in requests]
-        self.batches.append([{"custom_id": one["custom_id"], "result": r} for one, r in zip(requests, found, strict=True)])
-        return web.json_response(self._batch(len(self.batches) - 1, ended=False))
-
-    async def batch(self, request: web.Request) -> web.Response:
-        """Answer about a batch: it has ended as soon as it is looked up."""
-        return web.json_response(self._batch(int(request.match_info["n"])))
-
-    async def results(self, request: web.Request) -> web.Response:
-        """Answer with the results of a batch, a line each."""
-        return web.Response(text="".join(json.dumps(entry) + "\n" for entry in self.batches[int(request.match_info["n"])]))
-
-    def _batch(self, number: int, *, ended: bool = True) -> JSON:
-        size = len(self.batches[number])
-        return {
-            "id": f"batch_{number}",
-            "processing_status": "ended" if ended else "in_progress",
-            "request_counts": {"processing": size * (not ended), "succeeded": size * ended},
-            "created_at": "2026-11-24T00:00:00Z",
-            "results_url": f"/v1/messages/batches/batch_{number}/results" if ended else None,
-        }
 
 
 async def _stream(request: web.Request, found: JSON, gap_s: float) -> web.StreamResponse:
