@@ -37,7 +37,7 @@ def test_a_recorded_reply_comes_out_of_the_loop_as_it_went_in(messages_api: Any,
     messages_api.reply(reply)
     messages_api.behave(lambda request: ["And so on."])
     try:
-        got = ask(session)
+        got = ask(session, tools="native")
     except ModelError as exc:
         assert "error_mid_stream" in name and exc.partial is not None
         got = exc.partial
