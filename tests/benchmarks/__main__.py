@@ -1,10 +1,10 @@
 """Runs the benchmarks and keeps what was measured in RESULTS.md.
 
-    python -m tests.benchmarks [NAME …] [--pages AEB WCXB]
+    python -m tests.benchmarks [NAME …] [--peers PYTHON] [--pages AEB WCXB]
 
-NAMEs are load, ledger, loop, interception, enrichment, extraction; without one all are run, which takes about half an hour on
-an idle machine. Extraction needs checkouts of article-extraction-benchmark and web-content-extraction-benchmark, named by
-`--pages`.
+NAMEs are load, ledger, loop, peers, interception, enrichment, extraction; without one all are run, which takes about half an
+hour on an idle machine. The peers are in an environment of their own, whose Python `--peers` names (see `peers.py`).
+Extraction needs checkouts of article-extraction-benchmark and web-content-extraction-benchmark, named by `--pages`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ def main() -> None:
     """Run what was named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--peers", metavar="PYTHON")
     parser.add_argument("--pages", nargs=2, metavar=("AEB", "WCXB"))
     arguments = parser.parse_args()
     benchmarks: dict[str, Callable[[], None]] = {
         "load": lambda: run("tests.benchmarks.load", "--write"),
         "ledger": lambda: run("tests.benchmarks.ledger"),
         "loop": lambda: run("tests.benchmarks.loop", "--write"),
+        "peers": lambda: run("tests.benchmarks.peers", "--python", arguments.peers, "--write"),
         "interception": lambda: run("tests.benchmarks.intercept", "--write"),
         "enrichment": lambda: run("tests.benchmarks.enrich", "--write"),
         "extraction": lambda: run("tests.benchmarks.extraction", *(arguments.pages or ()), "--write"),
     }
     if unknown := set(arguments.names) - set(benchmarks):
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(benchmarks)}")
-    if "extraction" in arguments.names and not arguments.pages:
-        parser.error("extraction needs --pages AEB WCXB, the two checkouts")
-    for name in arguments.names or [name for name in benchmarks if arguments.pages or name != "extraction"]:
+    needs = {"extraction": arguments.pages, "peers": arguments.peers}
+    if missing := [name for name in arguments.names if not needs.get(name, True)]:
+        parser.error(f"{missing[0]} needs --{'pages AEB WCXB' if missing[0] == 'extraction' else 'peers PYTHON'}")
+    for name in arguments.names or [name for name in benchmarks if needs.get(name, True)]:
         benchmarks[name]()
 
 
