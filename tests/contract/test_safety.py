@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import ipy_websearch as web
 from ipy_websearch.errors import FetchError
 from tests.contract.helpers import results_of, search
 from tests.fakes.engines import hit
+from tests.fakes.hostile import Seen
 from tests.fakes.no_network import network_guard
 from tests.fakes.replies import error, text, tool_use
 
@@ -30,6 +30,9 @@ HOSTILE = [
     '<a href="#" data-commandlinker-command="notebook:run-all-cells">c</a>',
     '" onmouseover="alert(1)" style="position:fixed;inset:0" x="',
 ]
+
+# What pandas puts into the HTML of a frame.
+PANDAS = {"table border='1'", "table class='dataframe tex2jax_ignore mathjax_ignore'", "style", "style scoped=None"}
 
 
 def test_private_and_odd_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, offline: list[str]) -> None:
@@ -80,23 +83,6 @@ def test_the_model_reads_only_addresses_that_the_user_or_a_result_gave(
     assert not any("secret" in str(request.params) for request in public_web.requests)
 
 
-class Dangers(HTMLParser):
-    """What could run or load something in HTML from outside: elements, handlers, links that are no links."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "img", "iframe", "object", "form", "meta", "link", "video"):
-            self.found.append(tag)
-        for name, value in attrs:
-            safe = (value or "").lower().startswith(("http://", "https://", "mailto:", "#"))
-            if name.startswith(("on", "data-command")) or (name in ("href", "src") and not safe):
-                self.found.append(f"{name}={value}")
-
-
 def test_hostile_text_is_harmless_in_every_view(messages_api: Any, brave_api: Any, shell: Any) -> None:
     for n, attack in enumerate(HOSTILE):
         brave_api.behave(lambda values, attack=attack: [hit("https://a.example/", f"T {attack}", f"D {attack}")])
@@ -106,13 +92,14 @@ def test_hostile_text_is_harmless_in_every_view(messages_api: Any, brave_api: An
             "a = %ask --provider brave who?",
             f"%search --provider brave attack {n}",
             "a",
-            "a.sources",
             "%trace",
-            "%panels",
+            "%panels P1",
+            "a.sources",
         ]
-        ran = [shell.run(cell) for cell in cells]
-        assert [one.error for one in ran] == [None] * len(cells) and ran[0].html
-        assert Dangers(" ".join(one.html for one in ran)).found == [], attack
+        *ours, sources = [shell.run(cell) for cell in cells]
+        assert [one.error for one in (*ours, sources)] == [None] * len(cells) and ours[0].html
+        assert Seen(" ".join(one.html for one in ours)).foreign == [], attack
+        assert set(Seen(sources.html).foreign) <= PANDAS, attack
 
 
 def test_a_key_appears_in_no_output_file_or_error(

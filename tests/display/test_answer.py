@@ -19,7 +19,7 @@ import pytest
 from ipy_websearch import results as ev
 from ipy_websearch.display.answer import AnswerView, LiveAnswer, live_answer
 from ipy_websearch.display.formatters import register
-from ipy_websearch.display.render import Terminal, cell, cost, iso
+from ipy_websearch.display.render import cell, cost, iso
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.loop.ask import STOPPED
 from ipy_websearch.model.offline.passages import LABEL
@@ -36,10 +36,10 @@ UNSEARCHED = (
 
 
 def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
-    view = AnswerView()
+    live = LiveAnswer()
     for event in events:
-        view.apply(event)
-    return view
+        live.show(event)
+    return live.view
 
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
@@ -50,14 +50,8 @@ def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds
     assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</sup>" in html
     assert "1 · duckdb.org · 2026-11-17 · snippet News quote up to 3x faster a new format" in shown
     assert "2 · corpus://databases/duckdb Article" in shown and "<details open" not in html
-    for inside in (
-        "exa did not answer, brave did",
-        "1 · claude-x: called tools",
-        "9,345 → 820",
-        "P1 · web_search",
-        "0.0456 USD",
-    ):
-        assert inside in words(footer) and shown.count(inside) == 1
+    inside = ("exa did not answer, brave did", "1 · claude-x: called tools", "9,345 → 820", "P1 · web_search", "0.0456 USD")
+    assert [shown.count(part) for part in inside] == [words(footer).count(part) for part in inside] == [1] * len(inside)
     assert "&lt;b&gt;News&lt;/b&gt;" in footer
     large = tuple(Panel(f"P{n}", f"search {n}", "- <title> & „text“\n" * 5000, "web_search") for n in range(1, 6))
     assert len(html_of(replace(ANSWER, panels=large)).encode()) < 70_000, "what a notebook stores is cut"
@@ -87,14 +81,6 @@ def test_amounts_numbers_and_dates_read_as_phrases(told: str, text: str) -> None
     assert told == text
 
 
-def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
-    answer = replace(ANSWER, text="# Title\n\n" + "It is **much faster** now [1]. " * 12 + "\n\n- one " + "two " * 30)
-    shown = text_of(answer, terminal=Terminal(60))
-    bare = unstyled(shown)
-    assert max(map(len, bare.splitlines())) <= 60 and "\n  two" in bare and "**" not in bare and "# " not in bare
-    assert "\x1b[1mmuch" in shown and "\x1b]8;;https://www.duckdb.org/news\x07\x1b[4mhttps://www.duckdb.org/news" in shown
-
-
 @pytest.mark.parametrize(
     ("changes", "label"),
     [
@@ -118,20 +104,17 @@ def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, An
     html = html_of(answer)
     assert f"<strong>{label[:7]}" in html and html.index("<strong>") < html.index("faster")
     assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and text_of(answer).startswith(label)
-    assert text_of(answer).count(label[1:27]) == 1, "the loop's notice is not said again"
-    assert text_of(answer).count("exa refused") <= 1
-    assert markdown_of(answer).startswith("> **") and "x.example" not in markdown_of(answer).replace(
-        "(https&#58;//x.example)", ""
-    )
+    assert text_of(answer).count(label[1:27]) == 1 >= text_of(answer).count("exa refused"), "the loop's notice is not repeated"
+    assert markdown_of(answer).startswith("> **") and "/x.ex" not in markdown_of(answer).replace("(https&#58;//x.example)", "")
 
 
 def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works() -> None:
     offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]")
-    for shown in (words(html_of(offline)), text_of(offline), markdown_of(offline)):
-        assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
     nothing = replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")
-    for shown in (words(html_of(nothing)), text_of(nothing), markdown_of(nothing)):
-        assert "countries, elements, planets" in shown and shown.count("%ask ") == 3 and "%websearch key brave" in shown
+    for made in (lambda answer: words(html_of(answer)), text_of, markdown_of):
+        shown, helped = made(offline), made(nothing)
+        assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
+        assert "countries, elements, planets" in helped and helped.count("%ask ") == 3 and "%websearch key brave" in helped
 
 
 # --- under way --------------------------------------------------------------------------------------------------
@@ -235,10 +218,10 @@ def test_at_most_ten_updates_a_second_reach_the_page(bare_shell: Any, monkeypatc
 def test_failures_and_interrupts_end_on_the_same_display(bare_shell: Any) -> None:
     played(bare_shell.ip, ()).finish(None, "failed")
     assert bare_shell.ip.recorded == [], "no empty box stands above an error"
-    for number, (end, told) in enumerate((("failed", "The answer broke off"), ("interrupted", "Interrupted")), 1):
+    for end, told in (("failed", "The answer broke off"), ("interrupted", "Interrupted")):
         played(bare_shell.ip, RUN[:2]).finish(None, end)
         assert told in bare_shell.ip.recorded[-1].data["text/html"]
-        assert len({output.display_id for output in bare_shell.ip.recorded}) == number
+    assert len({output.display_id for output in bare_shell.ip.recorded}) == 2
 
 
 class TerminalInteractiveShell:
@@ -253,27 +236,20 @@ class Tty(io.StringIO):
 
 
 def streamed(events: tuple[ev.Event, ...], answer: Answer | None = ANSWER, out: Any = None) -> str:
-    out = out or io.StringIO()
-    with contextlib.redirect_stdout(out):
-        shown = played(TerminalInteractiveShell(), events)
-        if answer is not None:
-            shown.finish(answer)
+    with contextlib.redirect_stdout(out or io.StringIO()) as out:
+        played(TerminalInteractiveShell(), (*events, *([ev.Finished(answer)] if answer else ())))
     return str(out.getvalue())
 
 
 def test_a_terminal_gets_text_calls_sources_and_facts_once_and_in_order() -> None:
-    assert (
-        streamed(RUN)
-        == streamed((*RUN, ev.Finished(ANSWER)), None)
-        == (
-            "Let me look.\n\n"
-            "⋯ searching: duckdb news\n⋯ reading: duckdb.org/news.html\n"
-            "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read\n"
-            "· exa did not answer, brave did\n\n"
-            "It is **faster** [1][2].\n\n"
-            "[1] News · 2026-11-17 · snippet\n    https://www.duckdb.org/news\n[2] Article\n    corpus://databases/duckdb\n\n"
-            "1 tool output: %panels · steps: %trace\nclaude-x · 3 searches · 1 notice · 12 s · 0.0123 USD\n"
-        )
+    assert streamed(RUN) == (
+        "Let me look.\n\n"
+        "⋯ searching: duckdb news\n⋯ reading: duckdb.org/news.html\n"
+        "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read\n"
+        "· exa did not answer, brave did\n\n"
+        "It is **faster** [1][2].\n\n"
+        "[1] News · 2026-11-17 · snippet\n    https://www.duckdb.org/news\n[2] Article\n    corpus://databases/duckdb\n\n"
+        "1 tool output: %panels · steps: %trace\nclaude-x · 3 searches · 1 notice · 12 s · 0.0123 USD\n"
     )
     assert streamed(RUN[:1]) == text_of(ANSWER) + "\n"
     assert streamed((*RUN[:1], ev.TextDelta("Two:\n\n- one\n- tw")), None) == "Two:\n\n- one\n", "each item when it has ended"
@@ -305,19 +281,21 @@ def test_the_full_lines_of_a_paragraph_are_written_as_they_come(
 
 @pytest.mark.parametrize("size", [1, 7, 500])
 def test_prose_tables_and_code_fit_a_terminal_however_they_arrive(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words are wrapped, bold is shown; tables are as wide as the terminal; code stays as it is."""
+    """Words are wrapped, bold and links are shown; tables are as wide as the terminal; code stays as it is."""
     monkeypatch.setenv("COLUMNS", "40")
     prose = "It is **very fast** and " + "long " * 30 + "word."
     table = "| laptop | price |\n|---|--:|\n| " + "ThinkPad " * 6 + "[1] | $489 |\n| Swift | $1,469 |"
     code = "```python\n# a comment that is longer than forty columns are\n\nx = a**2 + b**2\n```"
-    text = f"{prose}\n\n{table}\n\n# Head\n\nUse `x**2 + y**2`, *not* `*z*`:\n\n{code}\n\n1. one\n2. two **words**"
+    end = "1. one\n2. two **words**" + " and" * 9
+    text = f"{prose}\n\n{table}\n\n# Head\n\nUse `x**2 + y**2`, *not* `*z*`:\n\n{code}\n\n{end}"
     pieces = (ev.TextDelta(text[i : i + size]) for i in range(0, len(text), size))
     out = streamed((ev.ModelRequested(1, "m", {}), *pieces), out=Tty())
     said, *rows = unstyled(out[: out.index("Head")]).rstrip().split("\n\n")
     assert "\x1b[1mvery" in out and max(map(len, said.splitlines())) <= 40 and said.split() == prose.replace("**", "").split()
     head, rule, first, last = rows[0].splitlines()
     assert (head, rule, last) == (f"laptop{' ' * 29}price", "─" * 40, f"Swift{' ' * 29}$1,469") and first.endswith("    $489")
-    assert f"Use `x**2 + y**2`, *not* `*z*`:\n\n{code}\n\n1. one\n2. two \x1b[1mwords" in out
+    assert f"Use `x**2 + y**2`, *not* `*z*`:\n\n{code}\n\n1. one\n2. two \x1b[1mwords" in out and "\n   and and" in out
+    assert "\x1b[1mHead" in out and "\x1b]8;;https://www.duckdb.org/news\x07\x1b[4mhttps://www.duckdb.org/news" in out
 
 
 # --- in IPython -----------------------------------------------------------------------------------------------------

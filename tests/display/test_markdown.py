@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import nbformat
 import pytest
@@ -82,9 +83,12 @@ def test_an_address_that_is_not_plainly_http_https_or_mailto_is_no_link(url: str
 
 
 def test_addresses_are_quoted_so_that_they_cannot_leave_their_attribute() -> None:
-    assert safe_href("https://a.example/x y?q=<b>\"'&z=1") == "https://a.example/x%20y?q=%3Cb%3E%22'&z=1"
-    assert safe_href("https://bücher.example/ü") == "https://xn--bcher-kva.example/%C3%BC"
-    assert safe_href("mailto:a@b.example") == "mailto:a@b.example"
+    addresses = {
+        "https://a.example/x y?q=<b>\"'&z=1": "https://a.example/x%20y?q=%3Cb%3E%22'&z=1",
+        "https://bücher.example/ü": "https://xn--bcher-kva.example/%C3%BC",
+        "mailto:a@b.example": "mailto:a@b.example",
+    }
+    assert {address: safe_href(address) for address in addresses} == addresses
     assert 'href="https://a.example/?a=1&amp;b=&#39;"' in link("https://a.example/?a=1&b='", "<x>")
     assert link("https://a.example/", "<x>").endswith(">&lt;x&gt;</a>")
 
@@ -93,8 +97,6 @@ def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
     html = to_html("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
     assert ">1 one</a>" in html and ">2 Two</sup>[3]</p>" in html and "evil" not in html
-    markdown = to_safe_markdown("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
-    assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2] [3]"
 
 
 @pytest.mark.parametrize(
@@ -105,20 +107,30 @@ def test_a_link_that_looks_like_a_mark_is_text(spoof: str) -> None:
     assert "evil" not in made and 'ok.example" target' in made and ">1 one<" not in made
 
 
-def test_safe_markdown_keeps_the_structure() -> None:
-    text = (
-        "# Title\n\nSome *emphasis*, **strong**, `code` and [a link](https://a.example/x).\n\n- one\n- two\n  1. inner\n\n"
-        "```python\nprint(1)\n```\n\n> quoted\n\n| a | b |\n| --- | --: |\n| 1 | x\\|y |\n\n***\n\nend"
-    )
-    assert to_safe_markdown(text) == text
-    assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
+STRUCTURE = (
+    "# Title\n\nSome *emphasis*, **strong**, `code` and [a link](https://a.example/x).\n\n- one\n- two\n  1. inner\n\n"
+    "```python\nprint(1)\n```\n\n> quoted\n\n| a | b |\n| --- | --: |\n| 1 | x\\|y |\n\n***\n\nend"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        (STRUCTURE, STRUCTURE),
+        ("```math\nx\n```", "```\nx\n```"),
+        ("a [1][2][3]\n\n[1]: https://evil.example", "a [[1]](https://www.one.example/?a=1&amp;b=2)[2] [3]"),
+        ("From $500 to $1,200, or **$7**.", "From `$500` to `$1,200`, or **`$7`**."),
+        ("![an *alt* text](https://evil.example) ![](https://evil.example)", "an \\*alt\\* text image"),
+    ],
+)
+def test_safe_markdown_keeps_the_structure_and_links_marks_and_makes_code_of_dollars(text: str, markdown: str) -> None:
+    assert to_safe_markdown(text, SOURCES) == markdown
+
+
+def test_plain_text_is_no_markup_and_each_paragraph_has_its_own_direction() -> None:
+    assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> &#91;x&#93;(y) # z"
     mixed = to_html("Mars:\n\nالقمر تابع للأرض\n\n| a |\n|---|\n| ירח |")
     assert mixed.count('<p dir="auto">') == 2 and "text-align:right" in mixed and "dir=" not in to_html("Mars")
-
-
-def test_amounts_in_dollars_become_code_in_markdown() -> None:
-    assert to_safe_markdown("From $500 to $1,200, or **$7**.") == "From `$500` to `$1,200`, or **`$7`**."
-    assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> &#91;x&#93;(y) # z"
 
 
 PATTERNS = "> ,- ,> - ,*a **b ,a**b,*a_ ,~~a ,![,[a](,[a](<b,![[,` `` ,<a ,<!--,<http://,&#x41,\\(,$1 ,|,[a]: <,[1],www.,{"
@@ -191,7 +203,7 @@ def test_sources_become_a_bibliography() -> None:
 def test_every_payload_is_harmless_in_every_file(tmp_path: Path) -> None:
     """The hostile set of the browser tests, in question, text, title, address and quotation; a notebook has the same cells as
     a file of Markdown."""
-    for hostile in payloads("http://evil.example").values():
+    for hostile in PAYLOADS.values():
         found = (Citation(1, hostile, hostile, hostile), Citation(2, hostile, "https://ok.example/?" + hostile, hostile))
         for name in ("r.md", "r.html"):
             export([Answer(hostile, f"{hostile} [1] [2]", hostile, found, notices=(hostile,))], tmp_path / name, force=True)
@@ -210,14 +222,8 @@ def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) ->
 
 
 def test_an_export_that_fails_midway_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk."""
-    resource = pytest.importorskip("resource")
     (tmp_path / "r.md").write_text("mine")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-    try:
-        with pytest.raises(ConfigError, match="cannot write .*r.md: File too large"):
-            export([answer("word " * 50_000)], tmp_path / "r.md", force=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    full = mock.patch.object(Path, "write_text", side_effect=OSError(27, "File too large"))
+    with full, pytest.raises(ConfigError, match="cannot write .*r.md: File too large"):
+        export([answer()], tmp_path / "r.md", force=True)
     assert (tmp_path / "r.md").read_text() == "mine" and not list(tmp_path.glob(".export*"))

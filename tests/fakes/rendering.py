@@ -34,9 +34,8 @@ class Block(NamedTuple):
     is_mark: bool
 
 
-def count_tokens(value: Any) -> int:
-    """Return the tokens of a text or of JSON, at least 1 when there is anything."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def count_tokens(text: str) -> int:
+    """Return the tokens of a text, at least 1 when there is anything."""
     return -(-len(text) // CHARACTERS_A_TOKEN)
 
 
@@ -118,35 +117,26 @@ def render(parts: Sequence[Part], request: dict[str, Any]) -> Ready:
         case [Failure() as failure, *_]:
             return Ready(manner, failure=failure)
         case [Recording(message, stream), *_]:
-            return _limit(Ready(manner, copy.deepcopy(message), stream=stream, recorded=True))
+            return Ready(manner, copy.deepcopy(message), stream=stream, recorded=True)
     message = _message(contents, manner, request)
-    return _limit(Ready(manner, message, problems=_script_errors(message, request)))
+    return Ready(manner, message, problems=_script_errors(message, request))
 
 
 def _sort(parts: Sequence[Part]) -> tuple[list[Any], Manner]:
     """Return the parts that are content, and one Manner out of all that are not."""
-    contents: list[Any] = []
     manner = Manner()
     for part in parts:
         if isinstance(part, Manner):
             given = {f.name: value for f in fields(Manner) if (value := getattr(part, f.name)) != f.default}
             given |= {name: getattr(manner, name) | getattr(part, name) for name in ("headers", "extra")}
             manner = replace(manner, **given)
-        elif isinstance(part, str):
-            contents.append(text(part))
-        elif isinstance(part, dict):
-            contents.append(Content(lambda _, block=part: [copy.deepcopy(block)]))
-        else:
-            contents.append(part)
-    return contents, manner
+    return [_content(part) for part in parts if not isinstance(part, Manner)], manner
 
 
-def _limit(ready: Ready) -> Ready:
-    """Let a cut after "all pieces" fall after the last one."""
-    if ready.manner.cut_after is not None:
-        pieces = sum(sse.is_piece(data) for _, data in ready.events())
-        ready.manner.cut_after = min(ready.manner.cut_after, pieces)
-    return ready
+def _content(part: Any) -> Any:
+    if isinstance(part, str):
+        return text(part)
+    return Content(lambda _: [copy.deepcopy(part)]) if isinstance(part, dict) else part
 
 
 def _message(contents: list[Content], manner: Manner, request: dict[str, Any]) -> dict[str, Any]:
@@ -154,11 +144,10 @@ def _message(contents: list[Content], manner: Manner, request: dict[str, Any]) -
     implied = [part.stop_reason for part in contents if part.stop_reason]
     reason = "tool_use" if "tool_use" in implied else implied[-1] if implied else "end_turn"
     blocks, was_cut = _fit(blocks, request["max_tokens"])
-    searches = sum(_succeeded(block, "web_search") for block in blocks)
-    fetches = sum(_succeeded(block, "web_fetch") for block in blocks)
-    counts: dict[str, Any] = {"output_tokens": sum(_tokens(block) for block in blocks)}
+    counts: dict[str, Any] = {"output_tokens": sum(map(_tokens, blocks))}
     if any(block["type"] == "server_tool_use" for block in blocks):
-        counts["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": fetches}
+        used = {f"{tool}_requests": sum(_succeeded(block, tool) for block in blocks) for tool in ("web_search", "web_fetch")}
+        counts["server_tool_use"] = used
     return {
         "id": new_id("msg"),
         "type": "message",
@@ -174,24 +163,19 @@ def _message(contents: list[Content], manner: Manner, request: dict[str, Any]) -
 
 def _succeeded(block: dict[str, Any], tool: str) -> bool:
     """Return True for a result block of a server tool that is no error; failed searches are not billed."""
-    if block["type"] != f"{tool}_tool_result":
-        return False
-    return not (isinstance(block["content"], dict) and block["content"]["type"].endswith("_error"))
-
-
-def _body_of(block: dict[str, Any]) -> str:
-    """Return the text of a block that counts as output; what server tools found is input."""
-    match block["type"]:
-        case "text" | "thinking":
-            return str(block[block["type"]])
-        case "tool_use" | "server_tool_use":
-            return str(block.get("_partial_json") or block["name"] + json.dumps(block["input"], ensure_ascii=False))
-        case _:
-            return ""
+    failed = isinstance(block.get("content"), dict) and block["content"]["type"].endswith("_error")
+    return block["type"] == f"{tool}_tool_result" and not failed
 
 
 def _tokens(block: dict[str, Any]) -> int:
-    return count_tokens(_body_of(block))
+    """Return the tokens of a block as output; what server tools found is input."""
+    match block["type"]:
+        case "text" | "thinking":
+            return count_tokens(block[block["type"]])
+        case "tool_use" | "server_tool_use":
+            return count_tokens(block.get("_partial_json") or block["name"] + json.dumps(block["input"], ensure_ascii=False))
+        case _:
+            return 0
 
 
 def _fit(blocks: list[dict[str, Any]], max_tokens: int) -> tuple[list[dict[str, Any]], bool]:
@@ -234,9 +218,9 @@ async def stream(request: web.Request, ready: Ready, headers: dict[str, str]) ->
     if ready.stream is not None and manner.cut_after is None and not manner.piece_delay_s:
         await response.write(ready.stream.encode())
         return response
-    waiting, sent = b"", 0
+    waiting, sent, pieces = b"", 0, sum(sse.is_piece(data) for _, data in ready.events())
     for name, data in ready.events():
-        if sent == manner.cut_after:
+        if manner.cut_after is not None and sent == min(manner.cut_after, pieces):
             break
         waiting += sse.encode(name, data)
         sent += sse.is_piece(data)

@@ -16,7 +16,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,30 +97,22 @@ def server(folder: Path) -> Iterator[str]:
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
     )
     command = [*warm.python(), "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
-    with (folder / "lab.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    address, log = f"http://127.0.0.1:{port}", folder / "lab.log"
+    with log.open("wb") as out, subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT) as process:
         try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_until_up(process, address, folder / "lab.log")
+            deadline = time.monotonic() + START_S
+            while not _is_up(address):
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+                time.sleep(0.2)
             yield address
         finally:
             process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
-def _wait_until_up(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            urllib.request.urlopen(f"{address}/api/status", timeout=1).read()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-2000:]}")
+def _is_up(address: str) -> bool:
+    with suppress(OSError):
+        return bool(urllib.request.urlopen(f"{address}/api/status", timeout=1).read())
+    return False
 
 
 @dataclass(slots=True)
