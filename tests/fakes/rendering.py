@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -30,7 +29,7 @@ class Block(NamedTuple):
     """One block of the prompt: the tokens and the hash of the prefix that ends with it, and whether it is a breakpoint."""
 
     tokens: int
-    digest: bytes
+    digest: int
     is_mark: bool
 
 
@@ -42,12 +41,12 @@ def count_tokens(text: str) -> int:
 def prefixes(body: dict[str, Any]) -> list[Block]:
     """Return the prompt's blocks in the order tools, system, messages, each with the prefix it ends."""
     found: list[Block] = []
-    digest, characters = hashlib.blake2b(str(body.get("model")).encode(), digest_size=16), 0
+    digest, characters = hash(body.get("model")), 0
     for seed, block in _blocks(body):
         text = json.dumps(_without_marks(block), ensure_ascii=False)
-        digest.update(f"{seed}|{text}".encode())
+        digest = hash((digest, seed, text))
         characters += len(text)
-        found.append(Block(-(-characters // CHARACTERS_A_TOKEN), digest.digest(), '"cache_control": {' in json.dumps(block)))
+        found.append(Block(-(-characters // CHARACTERS_A_TOKEN), digest, '"cache_control": {' in json.dumps(block)))
     if found and body.get("cache_control"):
         found[-1] = found[-1]._replace(is_mark=True)
     return found
@@ -75,7 +74,7 @@ def _without_marks(part: Any) -> Any:
 class PromptCache:
     """The cache of one fake: the hashes of the prefixes that were stored. Nothing expires."""
 
-    stored: set[bytes] = field(default_factory=set)
+    stored: set[int] = field(default_factory=set)
 
     def charge(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the input side of a request's `usage`, and store what the request writes."""

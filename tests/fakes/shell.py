@@ -90,10 +90,9 @@ class Shell:
     """A shell with the extension loaded: `run(cell)` runs a cell, `ip` is the InteractiveShell, `ns` its variables."""
 
     def __init__(self, folder: Path, *, load: bool = True, config: Config | None = None) -> None:
-        settings = config or Config()
-        settings.HistoryManager.hist_file = ":memory:"
-        settings.InteractiveShell.colors = "nocolor"
-        settings.IPCompleter.use_jedi = False  # it takes seconds of CPU, and thinks for seconds about what is no Python
+        quiet = {"InteractiveShell": {"colors": "nocolor"}, "HistoryManager": {"hist_file": ":memory:"}}
+        # Jedi takes seconds of CPU, and thinks for seconds about what is no Python
+        settings = Config({**quiet, "IPCompleter": {"use_jedi": False}, **(config or {})})
         RecordingShell.clear_instance()
         self.ip: RecordingShell = RecordingShell.instance(config=settings)
         self.ip.display_formatter.active_types = self.ip.display_formatter.format_types

@@ -24,9 +24,8 @@ GIVEN_UP_S = 10
 @pytest.fixture
 def terminal(messages_api: Any, brave_api: Any) -> Iterator[Any]:
     """IPython on a pseudo-terminal of 100 columns."""
-    environment = subprocess_environment({"TERM": "xterm"})
-    command = ["-m", "IPython", *_COMMAND.split()]
-    child = pexpect.spawn(sys.executable, command, env=environment, encoding="utf-8", dimensions=(40, 100), timeout=120)
+    settings = {"env": subprocess_environment({"TERM": "xterm"}), "encoding": "utf-8", "dimensions": (40, 100), "timeout": 120}
+    child = pexpect.spawn(sys.executable, ["-m", "IPython", *_COMMAND.split()], **settings)
     child.expect_exact("In [1]: ")
     yield child
     child.close(force=True)
