@@ -51,8 +51,7 @@ _ENDED = f"""() => Promise.race([window.__run.then(() => 0),
 def missing() -> str:
     """Return what a browser test lacks here, "" when it can run."""
     lacks = [name for name in ("jupyterlab", "ipykernel", "playwright", "nbformat") if importlib.util.find_spec(name) is None]
-    if CHROMIUM is None:
-        lacks.append("Chromium (apt-get install chromium)")
+    lacks += [] if CHROMIUM else ["Chromium (apt-get install chromium)"]
     return f"not installed: {', '.join(lacks)}" if lacks else ""
 
 
@@ -189,11 +188,9 @@ def shut_down_kernels(address: str) -> None:
 def write_notebook(path: Path, cells: Sequence[str], outputs: Sequence[Mapping[str, str]] = ()) -> None:
     """Write a notebook of code cells; `outputs` are mimebundles stored in the first cell, as in a file that somebody sent."""
     import nbformat
-    from nbformat import v4
 
-    made = [v4.new_code_cell(cell) for cell in cells]
-    if outputs:
-        made[0].outputs = [v4.new_output("display_data", dict(bundle)) for bundle in outputs]
-        made[0].execution_count = 1
+    made = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    made[0].outputs = [nbformat.v4.new_output("display_data", dict(bundle)) for bundle in outputs]
+    made[0].execution_count = 1 if outputs else None
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(v4.new_notebook(cells=made, metadata={"kernelspec": kernel}), path)
+    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel}), path)

@@ -5,7 +5,7 @@ Each payload fetches from the listener under its own name, or adds its name to `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 
 def payloads(address: str) -> Mapping[str, str]:
@@ -17,7 +17,8 @@ def payloads(address: str) -> Mapping[str, str]:
     def run(name: str) -> str:
         return f"(window.__ran=window.__ran||[]).push('{name}')"
 
-    html = {
+    js = f"javascript:{run('odd_link')}"
+    return {
         "img": f'<img src="{to("img")}">',
         "script": f"<script>{run('script')};fetch('{to('script')}')</script>",
         "onerror": f'<img src="x:y" onerror="{run("onerror")}">',
@@ -41,8 +42,7 @@ def payloads(address: str) -> Mapping[str, str]:
         "closing_tags": f"</pre></summary></details></table></div></style><script>{run('closing_tags')}</script>",
         "comment": f"<!-- --><img src='{to('comment')}'><!-- ",
         "attribute": f'" onmouseover="{run("attribute")}" style="position:fixed;inset:0" x="',
-    }
-    markdown = {
+        # Markdown
         "md_image": f"![x]({to('md_image')}?q=secret)",
         "md_reference_image": f"![x][r]\n\n[r]: {to('md_reference_image')}",
         "md_nested_image": f"[![x]({to('md_nested_image')})](https://ok.example/)",
@@ -57,16 +57,7 @@ def payloads(address: str) -> Mapping[str, str]:
         "md_newline_entity": f"x&#10;&#10;<img src={to('md_newline_entity')}>",
         "math_href": r"$\href{javascript:alert(1)}{x}$ and $$\style{background:red}{y}$$ \(\href{javascript:1}{z}\)",
         "math_dollars": "It costs $0.012 and then $1.340 in all.",
-    }
-    return html | markdown | _odd_html(to, run) | _odd_links(to, run) | _dialects(to, run) | _characters(to, run)
-
-
-Maker = Callable[[str], str]
-
-
-def _odd_html(to: Maker, run: Maker) -> dict[str, str]:
-    """HTML that a filter of tags may miss: handlers that need no click, mutations, foreign content, unclosed tags."""
-    return {
+        # HTML that a filter of tags may miss: handlers that need no click, mutations, foreign content, unclosed tags
         "autofocus": f'<input autofocus onfocus="{run("autofocus")}"><select autofocus onfocus="{run("autofocus")}">',
         "toggle": f'<details open ontoggle="{run("toggle")}"><summary>s</summary>x</details>',
         "animate": f'<svg><animate onbegin="{run("animate")}" attributeName="x" dur="1s"></svg>',
@@ -81,13 +72,7 @@ def _odd_html(to: Maker, run: Maker) -> dict[str, str]:
         "picture": f'<picture><source srcset="{to("picture")}"><img></picture><input type=image src="{to("picture")}">',
         "entities": f"&lt;img src={to('entities')} onerror={run('entities')}&gt; &#x3c;script&#x3e;1&#60;/script>",
         "twice_escaped": f"&amp;lt;img src={to('twice_escaped')}&amp;gt;",
-    }
-
-
-def _odd_links(to: Maker, run: Maker) -> dict[str, str]:
-    """Links whose scheme is hidden, titles and labels that break out, images and links inside each other."""
-    js = f"javascript:{run('odd_link')}"
-    return {
+        # Links whose scheme is hidden, titles and labels that break out, images and links inside each other
         "js_spaces": f"[x](  {js}) [x](<{js}>) [x](<java\tscript:1>) [x](<\x01{js}>) [x](<java&Tab;script:1>)",
         "js_colon": "[x](javascript&colon;alert(1)) [x](javascript&#58;alert(1)) [x](javascript%3Aalert(1)) [x](JaVaScRiPt:1)",
         "js_newline": "[x](java\nscript:alert(1)) [x](<java\nscript:alert(1)>) [x](java&NewLine;script:alert(1))",
@@ -103,12 +88,7 @@ def _odd_links(to: Maker, run: Maker) -> dict[str, str]:
         "footnotes": f"a[^1] ^[<img src={to('footnotes')}>]\n\n[^1]: ![x]({to('footnotes')})\n[^2]: <img>",
         "user_info": "[x](https://good.example@evil.example/) [y](https://a:b@evil.example) [z](https://good.example\\@evil.example)",
         "mail": "[x](mailto:a@b.example?body=<img>) [y](mailto:javascript:alert(1)@b.example) <a@b.example>",
-    }
-
-
-def _dialects(to: Maker, run: Maker) -> dict[str, str]:
-    """What some renderer of Markdown takes for more: mathematics, raw output, attributes, diagrams, templates."""
-    return {
+        # What some renderer of Markdown takes for more: mathematics, raw output, attributes, diagrams, templates
         "math_require": r"$\require{html}\href{javascript:alert(1)}{x}$ $$\class{jp-x}{x}\cssId{main}{y}\unicode{x}$$",
         "math_block": "\\[\\href{javascript:1}{x}\\] \\begin{align}\\href{javascript:1}{x}\\end{align}\n$$\\style{x}{y}\n$$",
         "math_fence": "```math\n\\href{javascript:1}{x}\n```\n```mermaid\ngraph TD; click A call alert()\n```",
@@ -122,12 +102,7 @@ def _dialects(to: Maker, run: Maker) -> dict[str, str]:
         "nested_lists": "- " * 300 + f"![x]({to('nested_lists')})",
         "deep_emphasis": "*a **b " * 200 + f"![x]({to('deep_emphasis')})" + " b** a*" * 200,
         "brackets": "[" * 300 + f"](javascript:1) ![{'[' * 300}]({to('brackets')})",
-    }
-
-
-def _characters(to: Maker, run: Maker) -> dict[str, str]:
-    """Characters that a terminal obeys, that turn the reading order round, or that hide a tag from a filter."""
-    return {
+        # Characters that a terminal obeys, that turn the reading order round, or that hide a tag from a filter
         "ansi": "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07 \x1b[2J\x1b]52;c;ZXY=\x07 \x9b31m \x1bP1|\x1b\\ \x9d0;t",
         "bidi": "\u202egpj.exe\u202c \u2066x\u2069 \u200e\u200f\u061c user\u202e/moc.elpmaxe//:sptth",
         "null": f"<\x00img src={to('null')}> <im\x00g src={to('null')} onerror={run('null')}>",

@@ -128,7 +128,6 @@ README = {"done": {0: "answer"}, "tables": {2: "enriched", 3: "cost"}}
 LOOKS = {"untrusted": ("Light", 1280), "dark": ("Dark", 1000), "narrow": ("Dark", 600), "unfolded": ("Light", 1000)}
 _THEME = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab %s'}).then(() => 0)"
 _UNFOLD = "() => document.querySelectorAll('.jp-OutputArea-output details').forEach(e => e.open = true)"
-_OUTPUTS = ".jp-OutputArea-output"
 
 
 def shoot(opened: lab.Opened, path: Path) -> None:
@@ -165,7 +164,7 @@ def pictures(folder: Path, states: list[str]) -> None:
                 with shared.open(["1"], outputs=[shown[number]], width=940) as opened:
                     opened.page.evaluate(_THEME % "Light")
                     opened.page.wait_for_timeout(300)
-                    opened.page.locator(_OUTPUTS).first.screenshot(path=str(folder / f"{name}.png"))
+                    opened.page.locator(".jp-OutputArea-output").first.screenshot(path=str(folder / f"{name}.png"))
         export([LAPTOPS, replace(ANSWER, offline=True)], Path(place, "answers.html"))
         for media, name in (("screen", "export"), ("print", "printed")):
             _shoot_plain(shared, Path(place, "answers.html").read_text(), folder / f"{name}.png", media)
