@@ -5,7 +5,6 @@ The model and the engine are real HTTP servers that refuse what is not allowed.
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -16,10 +15,8 @@ import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import results_of, search
 from tests.fakes.replies import (
-    Content,
     search_results,
     server_search,
-    slow,
     stop,
     text,
     thinking,
@@ -94,23 +91,6 @@ def test_the_newest_version_that_the_model_takes_is_asked_for(messages_api: Any,
     assert fetch["name"] == "web_fetch" and fetch["citations"] == {"enabled": True}
 
 
-@pytest.mark.parametrize("after", [4, 7])
-def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
-    """The API's own search waits while one of our tools is called, and the question is left then."""
-    begun = Content(lambda body: server_search("one").make(body)[:1])
-    messages_api.reply("First. ", begun, tool_use("read_research"), stop("tool_use"))
-    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
-
-    async def leave() -> str:
-        run = session.start("Who?", tools="native")
-        for _ in range(after):
-            await anext(run)
-        await run.aclose()
-        return str((await session.ask("And?", follow=True, tools="native")).text)
-
-    assert asyncio.run(leave()) == "Go on." and "server_tool_use" not in str(messages_api.bodies[-1])
-
-
 def test_endless_pauses_end_in_an_answer(messages_api: Any) -> None:
     messages_api.behave(lambda body: "The answer." if is_last(body) else [server_search("again", HITS), stop("pause_turn")])
     answer = ask("Who wrote Ruby?", tools="native", max_steps=3)
@@ -174,15 +154,7 @@ def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, co
 # (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11); the fake holds the package to that.
 
 
-def thoughts(body: dict[str, Any]) -> int:
-    blocks = [b for m in body["messages"] if m["role"] == "assistant" for b in m["content"]]
-    return sum(block["type"] == "thinking" for block in blocks)
-
-
-CHANGES: list[dict[str, Any]] = [{"model": "opus"}, {"tools": "none"}, {"system": "Be brief."}, {"columns": "name"}]
-
-
-@pytest.mark.parametrize("change", [{}, *CHANGES])
+@pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "none"}, {"system": "Be brief."}, {"columns": "name"}])
 def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
     messages_api: Any, brave_api: Any, change: dict[str, Any]
 ) -> None:
@@ -193,5 +165,5 @@ def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
     messages_api.behave(lambda body: [thinking("Year."), table if "columns" in change else text("1995.")])
     ask("When?", follow=True, **change)
     body = messages_api.bodies[2]
-    assert thoughts(body) == (0 if change else 2)
+    assert str(body["messages"]).count("'type': 'thinking'") == (0 if change else 2)
     assert search_results(body) and "Matz." in str(body["messages"])

@@ -162,22 +162,15 @@ def recorded_citations(folder: Path) -> list[tuple[str, list[str]]]:
     """Return the cited texts of recorded replies with what they cite, each once."""
     found: dict[str, list[str]] = {}
     for path in sorted((*folder.rglob("*.json"), *folder.rglob("*.sse"))):
-        for block in _content(path):
+        text, reply = path.read_text(encoding="utf-8", errors="replace"), Reply()
+        for line in text.splitlines() if path.suffix == ".sse" else ():
+            if line.startswith("data: {"):
+                reply.apply(json.loads(line[5:]))
+        body = {"content": reply.content} if path.suffix == ".sse" else json.loads(text)
+        for block in body.get("content") or () if isinstance(body, dict) else ():
             if isinstance(block, dict) and block.get("citations") and block.get("text"):
                 found.setdefault(block["text"], [str(citation.get("cited_text", "")) for citation in block["citations"]])
     return list(found.items())
-
-
-def _content(path: Path) -> list[Any]:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix == ".json":
-        body = json.loads(text)
-        return (isinstance(body, dict) and body.get("content")) or []
-    reply = Reply()
-    for line in text.splitlines():
-        if line.startswith("data: {"):
-            reply.apply(json.loads(line[5:]))
-    return reply.content
 
 
 def main() -> None:

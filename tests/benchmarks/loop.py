@@ -45,11 +45,7 @@ async def both(url: str, check: str = "mark") -> Any:
     from ipy_websearch.session import Session
 
     session, hand = Session(), HandLoop(url, url)
-
-    async def ask(question: str) -> Any:
-        return await session.ask(question, provider="brave", max_searches=20, read_pages=0, check=check)
-
-    yield ask, hand.ask, session, hand
+    yield partial(session.ask, provider="brave", max_searches=20, read_pages=0, check=check), hand.ask, session, hand
     await session.aclose()
     await hand.aclose()
 
@@ -96,8 +92,8 @@ async def measured(url: str) -> list[tuple[str, ...]]:
         for concurrency in (1, 50):
             async with both(url, check) as (*asks, _, _):
                 ours, hand = await compared(asks, plan, questions, concurrency)
-            what = f"CPU a question, {name}, {concurrency} at once"
-            rows.append(row(what, ours, hand, most * hand, f"≤ {most} × hand", "ms"))
+            what, target = f"CPU a question, {name}, {concurrency} at once", f"≤ {most} × hand"
+            rows.append(row(what, ours, hand, most * hand, target, "ms"))
     async with both(url) as (*asks, _, _):
         ours, hand = await compared(asks, "r=3 p=3 d=100 n=8", 5, 1, which=1)
     return [*rows, row("3 rounds × 3 searches of 100 ms", ours, hand, 335.0, "≤ 335 ms", "ms")]

@@ -31,10 +31,7 @@ def asked(messages_api: Any, brave_api: Any, shell: Any) -> Any:
 
     def ask(*parts: Any, options: str = "", then: Sequence[Any] = (), hits: Sequence[Any] = HITS) -> Any:
         brave_api.reply(list(hits))
-        messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
-        messages_api.reply(*parts)
-        if then:
-            messages_api.reply(*then)
+        messages_api.replies(tool_use("web_search", {"query": "ruby author"}), list(parts), *filter(None, [list(then)]))
         ran = shell.run(f"a = %ask {options} who wrote Ruby?")
         assert ran.ok, ran
         return shell.ns["a"]

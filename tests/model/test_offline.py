@@ -38,11 +38,6 @@ def test_an_answer_is_three_cited_passages_under_one_label_in_text_and_print(cap
     assert "No model read these" in capsys.readouterr().out
 
 
-def test_status_says_what_the_built_in_articles_are_about(shell: Any) -> None:
-    shown = shell.run("%websearch status").texts()
-    assert re.search(r"index +\d+ built-in articles: countries, elements, general, languages, planets", shown)
-
-
 def test_a_sentence_goes_first_where_all_words_of_the_question_stand_in_it() -> None:
     answer = ask("How many moons does Mars have?")
     assert answer.text.startswith("Mars has two moons, Phobos and Deimos.[1]")
