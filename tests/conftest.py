@@ -9,6 +9,8 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +131,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@contextmanager
 def _served(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start a fake, point the environment at it, and check it when the test has passed."""
+    """Start a fake, point the environment at it, and check it when the test is over."""
     with fake:
         for name, value in fake.environment().items():
             monkeypatch.setenv(name, value)
@@ -143,23 +146,8 @@ def messages_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> It
     """The strict fake of the Messages API; ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL lead to it."""
     from tests.fakes.messages_api import MessagesAPI
 
-    yield from _served(MessagesAPI(), monkeypatch)
-
-
-@pytest.fixture
-def brave_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The fake of Brave Search; BRAVE_API_KEY and BRAVE_BASE_URL lead to it."""
-    from tests.fakes.engines import Brave
-
-    yield from _served(Brave(), monkeypatch)
-
-
-@pytest.fixture
-def wikipedia_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The fake of Wikipedia's search; WIKIPEDIA_BASE_URL leads to it."""
-    from tests.fakes.engines import Wikipedia
-
-    yield from _served(Wikipedia(), monkeypatch)
+    with _served(MessagesAPI(), monkeypatch) as fake:
+        yield fake
 
 
 @pytest.fixture
@@ -167,20 +155,20 @@ def engine(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """A function that starts the fake of any engine by its name and points the environment at it."""
     from tests.fakes.engines import ENGINES
 
-    started: list[Any] = []
+    with ExitStack() as started:
+        yield lambda name: started.enter_context(_served(ENGINES[name](), monkeypatch))
 
-    def start(name: str) -> Any:
-        fake = ENGINES[name]().start()
-        started.append(fake)
-        for variable, value in fake.environment().items():
-            monkeypatch.setenv(variable, value)
-        return fake
 
-    yield start
-    for fake in started:
-        fake.stop()
-    for fake in started:
-        fake.check()
+@pytest.fixture
+def brave_api(engine: Callable[[str], Any]) -> Any:
+    """The fake of Brave Search; BRAVE_API_KEY and BRAVE_BASE_URL lead to it."""
+    return engine("brave")
+
+
+@pytest.fixture
+def wikipedia_api(engine: Callable[[str], Any]) -> Any:
+    """The fake of Wikipedia's search; WIKIPEDIA_BASE_URL leads to it."""
+    return engine("wikipedia")
 
 
 @pytest.fixture
@@ -208,9 +196,8 @@ def shell(clean_environment: None, tmp_path: Path) -> Iterator[Any]:
     """A fresh IPython shell with the extension loaded; name the fakes it shall find before it in a test's arguments."""
     from tests.fakes.shell import Shell
 
-    made = Shell(tmp_path)
-    yield made
-    made.close()
+    with closing(Shell(tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -218,9 +205,8 @@ def bare_shell(clean_environment: None, tmp_path: Path) -> Iterator[Any]:
     """A fresh IPython shell without the extension."""
     from tests.fakes.shell import Shell
 
-    made = Shell(tmp_path, load=False)
-    yield made
-    made.close()
+    with closing(Shell(tmp_path, load=False)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -234,7 +220,4 @@ def run_notebook(kernels: None, tmp_path: Path) -> Callable[..., Any]:
     """A function that runs cells in a real kernel and returns the notebook; the fakes' addresses are passed on."""
     from tests.fakes.notebook import run_cells
 
-    def run(cells: Any, **settings: Any) -> Any:
-        return run_cells(cells, tmp_path, **settings)
-
-    return run
+    return partial(run_cells, folder=tmp_path)

@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -45,12 +46,7 @@ def rows(count: int) -> Iterator[LedgerRow]:
 
 def measured(ledger: Ledger, by: str) -> float:
     """Return the CPU seconds of a report, the best of a few laps."""
-    laps = []
-    for _ in range(LAPS):
-        started = time.process_time()
-        cost_frame(ledger, by=by)
-        laps.append(time.process_time() - started)
-    return min(laps)
+    return min(timeit.repeat(lambda: cost_frame(ledger, by=by), timer=time.process_time, number=1, repeat=LAPS))
 
 
 def main() -> None:

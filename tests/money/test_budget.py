@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,8 +23,7 @@ from ipy_websearch.settings import WebSearch
 from tests.contract.helpers import ask, keeps_searching
 from tests.fakes.engines import Answer
 from tests.fakes.money import Clock, held, spent, total
-from tests.fakes.replies import delay, error, server_search, thinking, truncated, usage
-from tests.fakes.scripted import Scripted
+from tests.fakes.replies import delay, error, thinking, truncated, usage
 
 SONNET = "claude-sonnet-5-5"
 SEARCH = (Charge("brave"),)
@@ -197,28 +195,13 @@ def test_an_unknown_price_is_refused_under_a_budget(messages_api: Any, session: 
 
 def test_native_searches_are_bounded_by_the_money(messages_api: Any, session: Any) -> None:
     """The uses that the API is allowed shrink to what the budget buys at worst; without a budget they stay."""
-    found = server_search("mars moons", [("https://example.org", "Moons")])
-    messages_api.behave(lambda request: [found, "Two.", usage(server_tool_use={"web_search_requests": 1})])
-    answer = ask(session, tools="native", budget_usd="0.60")
-    uses = {tool["name"]: tool["max_uses"] for tool in messages_api.bodies[-1]["tools"]}
-    assert set(uses.values()) <= {1, 2, 3, 4} and any("native searches" in notice for notice in answer.notices)
-    assert next(t for t in messages_api.bodies[-1]["tools"] if t["name"] == "web_fetch")["max_content_tokens"] > 0
-    ask(session, tools="native")
-    assert {tool["max_uses"] for tool in messages_api.bodies[-1]["tools"]} == {5}
     messages_api.behave(lambda request: ["Two."])
-    poor = ask(session, tools="native", budget_usd="0.02")
-    assert "tools" not in messages_api.bodies[-1] and any("left out" in notice for notice in poor.notices)
-
-
-MESSAGE: dict[str, Any] = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": SONNET,
-    "content": [{"type": "text", "text": "Matz wrote Ruby, in 1995."}],
-    "stop_reason": "end_turn",
-    "stop_sequence": None,
-}
+    most = [5, 4, 0]
+    for budget, uses in zip((None, "0.60", "0.02"), most, strict=True):
+        answer = ask(session, tools="native", budget_usd=budget)
+        offered = {tool["name"]: tool["max_uses"] for tool in messages_api.bodies[-1].get("tools", ())}
+        assert all(0 < used <= uses for used in offered.values()) and bool(offered) == bool(uses)
+        assert any("native searches" in notice or "left out" in notice for notice in answer.notices) == (budget is not None)
 
 
 def estimated(session: Session) -> list[bool]:
@@ -245,37 +228,20 @@ def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: 
 # --- a reply that does not say what it used ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
-    """A Messages API that answers whatever a test scripts."""
-    with Scripted() as scripted:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", scripted.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-fake-key-for-the-tests")
-        yield scripted
-        scripted.check()
-
-
-NOTHING_SAID = [None, {}, [], "many", {"input_tokens": None}, {"input_tokens": "many", "output_tokens": "few"}]
-NO_COUNTS = [{"input_tokens": -1_000_000, "output_tokens": -5}, {"input_tokens": 10**25, "output_tokens": 1e308}]
-
-
-@pytest.mark.parametrize("said", [*NOTHING_SAID, *NO_COUNTS], ids=repr)
-def test_a_reply_without_usage_is_not_free(server: Scripted, session: Any, said: Any) -> None:
+@pytest.mark.parametrize("said", [(None, -5), ("many", -5), (-1_000_000, -5), (10**25, 1e308)])
+def test_a_reply_without_usage_is_not_free(messages_api: Any, session: Any, said: tuple[Any, Any]) -> None:
     """What it read and wrote is estimated from the texts, and the row says so."""
-    server.answer({**MESSAGE, "usage": said})
-    answer = ask(session)
-    frame = session.cost()
+    messages_api.reply("Matz wrote Ruby, in 1995.", usage(input_tokens=said[0], output_tokens=said[1]))
+    answer, frame = ask(session), session.cost()
     assert frame.input_tokens[0] > 500 and frame.output_tokens[0] == len("Matz wrote Ruby, in 1995.") // 4
     assert list(frame.status) == ["ok"] and estimated(session) == [True]
     assert 0 < answer.cost_usd < Decimal("0.01") and float(answer.cost_usd) == pytest.approx(frame.usd[0])
 
 
-def test_a_stream_without_an_event_is_booked_and_a_refusal_is_not(server: Scripted, session: Any) -> None:
+def test_a_stream_without_an_event_is_booked_and_a_refusal_is_not(messages_api: Any, session: Any) -> None:
     """A server that began to answer has read the question; one that answers 529 bills nothing."""
-    server.answer(b"", headers={"content-type": "text/event-stream"})
-    server.answer({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}, status=529)
-    server.answer({**MESSAGE, "usage": {"input_tokens": 100, "output_tokens": 20}})
-    assert ask(session).text == "Matz wrote Ruby, in 1995."
+    messages_api.replies(["Matz.", truncated(0)], [error(529)], "Matz.")
+    assert ask(session).text == "Matz."
     frame = session.cost()
     assert list(frame.status) == ["interrupted", "error", "ok"] and estimated(session)[0]
     assert frame.usd[0] > 0 and frame.usd[1] == 0

@@ -20,9 +20,7 @@ redirects: dict[tuple[str, int], tuple[str, int]] = {}
 
 RESERVED = (".example", ".invalid", ".test")
 
-_real = {
-    name: getattr(socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "socket")
-}
+_real_getaddrinfo = socket.getaddrinfo
 _real_connect, _real_connect_ex = socket.socket.connect, socket.socket.connect_ex
 _real_sendto, _real_getpeername = socket.socket.sendto, socket.socket.getpeername
 _pretended_peers: WeakKeyDictionary[socket.socket, Any] = WeakKeyDictionary()
@@ -30,15 +28,18 @@ _pretended_peers: WeakKeyDictionary[socket.socket, Any] = WeakKeyDictionary()
 
 def is_local(host: Any) -> bool:
     """Return True for a loopback address or name, and for "" and None, which stand for this machine."""
-    if isinstance(host, bytes):
-        host = host.decode("ascii", "replace")
-    if host in (None, "", "localhost") or host == socket.gethostname():
-        return True
-    try:
-        address = ipaddress.ip_address(str(host).split("%")[0])
-    except ValueError:
-        return False
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    address = _address(name)
+    if address is None:
+        return name in (None, "", "localhost", socket.gethostname())
     return address.is_loopback or address.is_unspecified
+
+
+def _address(host: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(str(host).split("%")[0])
+    except ValueError:
+        return None
 
 
 def refuse_network() -> None:
@@ -46,9 +47,6 @@ def refuse_network() -> None:
     if socket.getaddrinfo is _getaddrinfo:
         return
     socket.getaddrinfo = _getaddrinfo
-    socket.gethostbyname = lambda host: _checked_name(host, "gethostbyname")
-    socket.gethostbyname_ex = lambda host: _checked_name(host, "gethostbyname_ex")
-    socket.gethostbyaddr = lambda host: _checked_name(host, "gethostbyaddr")
     socket.socket.connect = _connect  # type: ignore[method-assign]
     socket.socket.connect_ex = _connect_ex  # type: ignore[method-assign]
     socket.socket.getpeername = _getpeername  # type: ignore[method-assign]
@@ -65,14 +63,6 @@ def _unknown(name: Any) -> str:
     return "Name or service not known" if str(name).rstrip(".").endswith(RESERVED) else _note(f"lookup of the name {name!r}")
 
 
-def _is_address(host: Any) -> bool:
-    try:
-        ipaddress.ip_address(str(host).split("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
 def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
     name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
     key = name.rstrip(".").lower() if isinstance(name, str) else name
@@ -80,21 +70,15 @@ def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: in
         found = []
         for address in names[key]:
             try:
-                found += _real["getaddrinfo"](address, port, family, type, proto, socket.AI_NUMERICHOST)
+                found += _real_getaddrinfo(address, port, family, type, proto, socket.AI_NUMERICHOST)
             except socket.gaierror:
                 continue  # an address of the other family
         if not found:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return found
-    if not is_local(host) and not _is_address(name):
+    if not is_local(host) and _address(name) is None:
         raise socket.gaierror(socket.EAI_NONAME, _unknown(name))
-    return _real["getaddrinfo"](host, port, family, type, proto, flags)
-
-
-def _checked_name(host: Any, function: str) -> Any:
-    if not is_local(host):
-        raise socket.gaierror(socket.EAI_NONAME, _note(f"lookup of the name {host!r}"))
-    return _real[function](host)
+    return _real_getaddrinfo(host, port, family, type, proto, flags)
 
 
 def _target(sock: socket.socket, address: Any) -> Any:
