@@ -87,23 +87,6 @@ def test_a_file_that_is_not_ours_is_set_aside_whole(tmp_path: Path, statements: 
         assert statements[-1] in str(other.execute("SELECT sql FROM sqlite_master").fetchall())
 
 
-def test_a_locked_file_is_waited_for_then_raises_and_works_again_later(tmp_path: Path) -> None:
-    """Also when it was locked at the first use: the database does not stay in memory. One that is open can still be read."""
-    path = tmp_path / "ledger.sqlite"
-    opened = database(path)
-    use(opened)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    made = database(path)
-    for each in (made, opened):
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            use(each)
-    assert opened.read(lambda c: c.execute("SELECT count(*) FROM entries").fetchone()) == (1,)
-    other.execute("ROLLBACK")
-    other.close()
-    assert use(made) == (2, 2) and not made.in_memory and made.warnings == []
-
-
 def test_a_file_that_cannot_be_opened_is_replaced_by_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for path in (tmp_path / "file" / "ledger.sqlite", tmp_path):

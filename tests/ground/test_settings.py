@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,10 @@ def test_each_source_wins_over_the_one_before(tmp_path: Path, monkeypatch: pytes
     assert (load_settings(inner).count, load_settings(inner).max_rows) == (6, 60)
     monkeypatch.setenv("IPY_WEBSEARCH_COUNT", "7")
     assert (load_settings(inner).count, load_settings(inner).max_rows) == (7, 60)
-    shell = Shell(tmp_path, config=Config({"WebSearch": {"count": 8, "provider": "local"}}))
-    try:
+    with closing(Shell(tmp_path, config=Config({"WebSearch": {"count": 8, "provider": "local"}}))) as shell:
         assert len(shell.run("%search moons of Mars").value) == 8
         assert shell.run("%config WebSearch.count = 9").ok
         assert len(shell.run("%search moons of Jupiter").value) == 9
-    finally:
-        shell.close()
 
 
 @pytest.mark.parametrize(

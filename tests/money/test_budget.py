@@ -20,7 +20,7 @@ from ipy_websearch.providers import brave
 from ipy_websearch.results import Charge, ModelResponded, Usage
 from ipy_websearch.session import Session
 from ipy_websearch.settings import WebSearch
-from tests.contract.helpers import ask, keeps_searching
+from tests.contract.helpers import ask
 from tests.fakes.engines import Answer
 from tests.fakes.money import Clock, held, spent, total
 from tests.fakes.replies import delay, error, thinking, truncated, usage
@@ -131,29 +131,6 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
 
 
 # --- questions ----------------------------------------------------------------------------------------------------------
-
-
-def greedy(body: Any) -> list[Any]:
-    """Search while that is allowed, and use every output token that was asked for."""
-    return [*keeps_searching(body), usage(output_tokens=body["max_tokens"])]
-
-
-def test_fifty_questions_at_once_stay_under_one_budget(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Whoever began was given what a final answer takes; the others are told what one costs."""
-    session.settings.session_budget_usd = 0.40
-    messages_api.behave(greedy)
-
-    async def all_of_them() -> list[Any]:
-        questions = (session.ask(f"question number {n}?", provider="brave") for n in range(50))
-        return await asyncio.gather(*questions, return_exceptions=True)
-
-    refused, answers = [], []
-    for outcome in asyncio.run(all_of_them()):
-        (refused if isinstance(outcome, BudgetExceededError) else answers).append(outcome)
-    assert answers and all(answer.text.endswith("The answer from what there is.") for answer in answers)
-    assert refused and all("raise it to at least" in str(error) for error in refused)
-    served = sum(model_cost(SONNET, Usage.from_api(used)) or 0 for used in messages_api.usages)
-    assert spent(session) == served + len(brave_api.requests) * SEARCH_USD <= Decimal("0.40") and held(session) == 0
 
 
 def test_a_failed_request_is_sent_again_only_when_that_can_be_paid(messages_api: Any, session: Any) -> None:
@@ -282,21 +259,13 @@ def searched(session: Any, query: str = "ruby author", **options: Any) -> Any:
 @pytest.mark.parametrize("how", LOST)
 def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: Any, impatient: None, how: str) -> None:
     """It went out: a 200 that is of no use and an answer that never came count at the price expected, as an estimate. A refusal
-    is no answer that is billed."""
+    is no answer that is billed. Where Wikipedia answers in its place, its results carry the lost search as well."""
+    session.settings.session_budget_usd = 1.0
     brave_api.fail(429)
     assert isinstance(searched(session, provider="brave"), ProviderError) and session.cost().empty
     brave_api.behave(lambda values: Answer(**{"results": [], **LOST[how]}))
-    assert isinstance(searched(session, provider="brave"), ProviderError)
-    frame = session.cost()
-    assert list(frame.usd) == [0.005] and list(frame.status) == ["error"] and estimated(session) == [True]
-    assert session.spent_usd == Decimal("0.005")
-
-
-def test_a_stand_ins_answer_carries_the_lost_search_as_well(brave_api: Any, session: Any, impatient: None) -> None:
-    """Wikipedia answers for Brave; both are in the books, and a budget has paid for Brave."""
-    session.settings.session_budget_usd = 1.0
-    brave_api.reply(delay_s=60.0)
     results = searched(session)
-    assert results.provider == "wikipedia" and results.cost_usd == spent(session) == SEARCH_USD and held(session) == 0
-    assert list(session.cost().name) == ["brave", "wikipedia"]
+    assert results.provider == "wikipedia" and results.cost_usd == spent(session) == session.spent_usd == SEARCH_USD
+    frame = session.cost()
+    assert list(frame.status) == ["error", "ok"] and estimated(session) == [True, False] and held(session) == 0
     assert searched(session).cost_usd == 0, "the lost search is not part of what the cache keeps"

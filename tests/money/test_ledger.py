@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -81,28 +80,6 @@ def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
     assert list(frame.name) == ["claude-sonnet-5-5", "brave", "claude-from-the-future", "exa"]
     assert list(frame.units) == [0, 1, 0, 1.5] and list(frame.cache_write_tokens) == [12, 0, 0, 0]
     assert frame.summary is not None and frame.summary.saved_usd == Decimal("0.007")
-
-
-def test_a_row_and_its_values_are_one_transaction(tmp_path: Path) -> None:
-    clock = Clock()
-    ledger = Ledger(tmp_path / "l.sqlite", clock=clock)
-    counts, full = [], iter([False, True, False])
-
-    def value(connection: sqlite3.Connection) -> None:
-        if next(full, False):
-            raise sqlite3.OperationalError("the disk is full")
-
-    async def turns() -> None:
-        for _ in range(3):
-            ledger.book([row()])
-            ledger.write(value)
-            await asyncio.sleep(0)
-            with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
-                counts.append(other.execute("SELECT count(*) FROM ledger").fetchone()[0])
-            clock.seconds += RETRY_S + 1
-
-    asyncio.run(turns())
-    assert counts == [1, 1, 3]
 
 
 # --- reservations -------------------------------------------------------------------------------------------------------

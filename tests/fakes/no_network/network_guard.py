@@ -22,7 +22,7 @@ RESERVED = (".example", ".invalid", ".test")
 
 _real_getaddrinfo = socket.getaddrinfo
 _real_connect, _real_connect_ex = socket.socket.connect, socket.socket.connect_ex
-_real_sendto, _real_getpeername = socket.socket.sendto, socket.socket.getpeername
+_real_getpeername = socket.socket.getpeername
 _pretended_peers: WeakKeyDictionary[socket.socket, Any] = WeakKeyDictionary()
 
 
@@ -50,7 +50,6 @@ def refuse_network() -> None:
     socket.socket.connect = _connect  # type: ignore[method-assign]
     socket.socket.connect_ex = _connect_ex  # type: ignore[method-assign]
     socket.socket.getpeername = _getpeername  # type: ignore[method-assign]
-    socket.socket.sendto = _sendto  # type: ignore[method-assign,assignment]
 
 
 def _note(what: str) -> str:
@@ -109,8 +108,3 @@ def _connect_ex(self: socket.socket, address: Any) -> int:
         return _real_connect_ex(self, _target(self, address))
     except OSError as exc:
         return exc.errno or errno.ENETUNREACH
-
-
-def _sendto(self: socket.socket, data: Any, *rest: Any) -> int:
-    _target(self, rest[-1])
-    return _real_sendto(self, data, *rest)
