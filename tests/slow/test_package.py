@@ -80,7 +80,8 @@ def test_an_installed_wheel_searches_answers_and_has_the_executables(installed: 
     environment = {"PATH": os.environ["PATH"], "IPY_WEBSEARCH_HOME": str(tmp_path), "HOME": str(tmp_path)}
     options: Any = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 120}
     done = subprocess.run([installed / "python", "-c", code], **options)
-    place, title, text = json.loads(done.stdout or f'"{done.stderr}"')
+    assert done.returncode == 0, done.stderr
+    place, title, text = json.loads(done.stdout)
     assert str(ROOT) not in place and title == "Mars" and "two moons" in text
     for name in ("web-search-brave-tool", "web-search-google-tool", "web-fetch-tool"):
         assert json.loads(subprocess.run([installed / name, "--schema"], **options).stdout)["name"]
