@@ -309,8 +309,7 @@ def values(value: Any, paths: str) -> list[Any]:
 
 def text(value: Any, width: int = DESCRIPTION_WIDTH) -> str:
     """Return one line of plain text, cut at a word to `width` characters: a string, or the first text of a list; else ""."""
-    texts = map(plain, value if isinstance(value, list) else [value])
-    return shorten(next(filter(None, texts), ""), width)
+    return shorten(next(filter(None, map(plain, value if isinstance(value, list) else [value])), ""), width)
 
 
 def number(value: Any) -> float | None:
@@ -455,8 +454,7 @@ class Engine:
         if raw.get(path.partition(".")[0]) is None and any(raw.get(sign) for sign in self.signs):
             return []
         listed = self.part(raw, list, path)
-        urls_at = self.fields.get("url", "url")
-        hits = [hit for hit in listed if any(isinstance(url, str) for url in values(hit, urls_at))]
+        hits = [hit for hit in listed if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
         if listed and not hits:
             raise self._unreadable()
         return hits
@@ -554,16 +552,19 @@ class Engine:
         told = f"{status} {response.text[:20_000]}"
         rule = next(rule for rule in known if re.match(rule.pattern, told, re.IGNORECASE | re.DOTALL))
         facts = {"key": keys[0], "obtain": self.context.keys.spec(keys[0]).obtain} if keys else {}
-        place = self.info.base_variable or "its address"
-        what, remedy = (words.format(name=self.name, address=place, **facts) for words in rule[2:])
+        facts |= {"name": self.name, "address": self.info.base_variable or "its address"}
+        what, remedy = (words.format(**facts) for words in rule[2:])
         if (status == 429 and not remedy) or (wait or 0) > LONG_WAIT_S:
             remedy = ask_again(wait)
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
         return Reason("; ".join(filter(None, (words, remedy))), wait, rule.kind or kind)
 
     def _unreadable(self) -> ProviderError:
-        where = self.info.base_variable or "its address"
-        return self.failure(f"the answer holds no results that can be read; check {where}, or try again later", lost=True)
+        return self.failure(
+            "the answer holds no results that can be read; "
+            f"check {self.info.base_variable or 'its address'}, or try again later",
+            lost=True,
+        )
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
         """Return the error for an answer that is one although its HTTP status is 200; a `lost` one is no refusal."""

@@ -53,7 +53,7 @@ class BraveProvider(
     """Asks Brave's web search and its LLM Context."""
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
-        """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some.
+        """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some and every domain is allowed.
 
         Raises:
             MissingKeyError: BRAVE_API_KEY is not set.
@@ -150,8 +150,12 @@ def _place_headers(request: base.SearchRequest) -> dict[str, str]:
         "X-Loc-Timezone": zone,
         "X-Loc-Country": request.country_code if any(request.place) else "",
     }
-    folded = {name: unicodedata.normalize("NFKD", base.text(value)) for name, value in headers.items()}
-    return base.present(**{name: value.encode("ascii", "ignore").decode().strip() for name, value in folded.items()})
+    return base.present(
+        **{
+            name: unicodedata.normalize("NFKD", base.text(value)).encode("ascii", "ignore").decode().strip()
+            for name, value in headers.items()
+        }
+    )
 
 
 def _context_results(raw: base.Json) -> Iterator[SearchResult]:
@@ -183,14 +187,12 @@ def _rate_limit(response: HttpResponse) -> Reason:
         meta = base.at(response.json(), "error.meta")
     quota, used = (base.number(base.at(meta, name)) or 0.0 for name in ("quota_limit", "quota_current"))
     wait = retry_after(response.headers) or 0.0
-    if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
-        wait = max([wait, *resets[1:2]])
-        until = f"; {base.ask_again(wait)}" if wait else ""  # nothing said when it is over
+    is_month = (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0])
+    wait = max([wait, *(resets[1:2] if is_month else resets[:1])])  # 0 when nothing says when it is over
+    until = f"; {base.ask_again(wait)}" if wait or not is_month else ""
+    if is_month or wait > LONG_WAIT_S:
         return Reason(f"the plan's limit per month is used up{until}", wait or None, "quota")
-    wait = max([wait, *resets[:1]]) or 1.0
-    if wait > LONG_WAIT_S:
-        return Reason(f"the plan's limit is used up; {base.ask_again(wait)}", wait, "quota")
-    return Reason(f"the limit per second was passed; {base.ask_again(wait)}", wait, "rate")
+    return Reason(f"the limit per second was passed{until}", wait or 1.0, "rate")
 
 
 # --- goggles ------------------------------------------------------------------------------------------------------------

@@ -48,9 +48,13 @@ class FirecrawlProvider(
             MissingKeyError, ProviderError: as for `search`.
         """
         query, count, notices = self.fitted(request)
-        body = self.parameters(request, query, count, notices)
-        body["scrapeOptions"] = {"formats": ["markdown", "links"], "onlyMainContent": True}
-        raw = await self.ask({**body, **options})
+        raw = await self.ask(
+            {
+                **self.parameters(request, query, count, notices),
+                "scrapeOptions": {"formats": ["markdown", "links"], "onlyMainContent": True},
+                **options,
+            }
+        )
         items = self.hits(raw)
         units = Decimal(2 + sum(bool(item.get("markdown")) for item in items))
         charges = self.charges(raw, (Charge("firecrawl", "search", units, "credit"),))

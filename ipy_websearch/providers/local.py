@@ -205,8 +205,9 @@ class LocalProvider(
         """
         folder = folder.expanduser().resolve()
         if not os.path.isdir(folder):  # a name that is too long is none either
-            shown = str(folder)[:200]
-            raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
+            raise ConfigError(
+                f"{str(folder)[:200]!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
+            )
         self._list_folders(lambda listed: {*listed, folder})
         known, report, rows = self._known(folder), IndexReport(), list[tuple[Any, ...]]()
         for path in _files(folder):
@@ -237,8 +238,9 @@ class LocalProvider(
         """
         folder, listed = folder.expanduser().resolve(), dict(self.folders())
         if folder not in listed:
-            names = ", ".join(map(str, listed)) or "none"
-            raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
+            raise ConfigError(
+                f"{str(folder)!r} was not added to the local index; its folders: {', '.join(map(str, listed)) or 'none'}"
+            )
         self._drop(self._known(folder))
         self._list_folders(lambda listed: {*listed} - {folder})
         return listed[folder]
@@ -436,8 +438,8 @@ def _read_file(path: Path) -> Document:
     if not (data.strip() and text.strip()):
         raise FetchError(page.note or "there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    name = path.name if suffix == ".py" else path.stem
-    return (path.as_uri(), plain(title) or plain(name) or "untitled", text.strip(), stated or changed)
+    title = plain(title) or plain(path.name if suffix == ".py" else path.stem) or "untitled"
+    return (path.as_uri(), title, text.strip(), stated or changed)
 
 
 def _read_text(text: str) -> tuple[str, str, str]:

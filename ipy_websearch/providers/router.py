@@ -28,7 +28,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError, WebSearchError
@@ -115,8 +115,7 @@ PROVIDERS = {
 
 def provider_infos() -> dict[str, ProviderInfo]:
     """Return every provider by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
-    keyed = {name: info for name, info in PROVIDERS.items() if info.keys}
-    return keyed | plugins() | PROVIDERS
+    return {name: info for name, info in PROVIDERS.items() if info.keys} | plugins() | PROVIDERS
 
 
 def provider_info(name: str) -> ProviderInfo:
@@ -140,10 +139,9 @@ def create(name: str, context: ProviderContext) -> Provider:
     """
     info = provider_info(name)
     try:
-        provider: Provider = resolve_name(info.load)(replace(context, info=info))
+        return cast(Provider, resolve_name(info.load)(replace(context, info=info)))
     except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: `load` is not of its form
         raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
-    return provider
 
 
 @cache
@@ -295,8 +293,8 @@ class SearchRouter:
             charges += results.charges
             if results:
                 said = (*(stood_in(attempt, results.provider) for attempt in attempts), *results.notices)
-                paid: dict[str, Any] = {"charges": tuple(charges), "cost_usd": charges_cost(charges)}
-                return replace(results, attempts=tuple(attempts), notices=said, **paid)
+                cost = charges_cost(charges)
+                return replace(results, attempts=tuple(attempts), notices=said, charges=tuple(charges), cost_usd=cost)
             attempts.append(Attempt(target.name, f"{target.name} found nothing"))
         raise _all_failed(attempts, charges)
 
@@ -366,9 +364,8 @@ class SearchRouter:
                 fault = Attempt(info.name, str(exc), reason="key")
                 if not passed_over:
                     info.address(self._context.keys)  # raises: nothing was sent, and no failure is lost
-            if fault is not None:
-                told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
-                passed_over += [fault] if fault.error not in told else []
+            if fault is not None:  # a file that cannot be read may stand for all keys, and is told once
+                passed_over += [] if fault.error in (attempt.error for attempt in passed_over) else [fault]
             # The local index answers for Wikipedia alone, where there is no network.
             elif info.name != LOCAL or (
                 local_stands_in and all((a.provider, a.reason) == ("wikipedia", "unreachable") for a in passed_over)
@@ -475,10 +472,12 @@ def stood_in(attempt: Attempt, provider: str) -> str:
 
 def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> ProviderError:
     """Return the error for a chain in which nothing was found: the first provider's failure, then what the others said."""
-    said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
-    first = attempts[0] if attempts else Attempt("", "")
+    first = attempts[0] if attempts else Attempt("", "no search engine can be used")
     error = ProviderError(
-        f"the search failed: {said}", provider=first.provider, status=first.status, reason=first.reason or "unreachable"
+        f"the search failed: {'; '.join(attempt.error for attempt in attempts or [first])}",
+        provider=first.provider,
+        status=first.status,
+        reason=first.reason or "unreachable",
     )
     error.others_may_answer = any(attempt.reason not in ("key", "credit", "quota") for attempt in attempts)
     error.charges = tuple(charges)
