@@ -23,14 +23,6 @@ from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import delay, error, refusal, stop, tool_use, usage
 
 
-@pytest.fixture
-def con() -> Iterator[Any]:
-    """A DuckDB connection with a table `rows` of 5,000 rows and 50 distinct values."""
-    with duckdb.connect() as made:
-        made.execute("CREATE TABLE rows AS SELECT i, 'v' || (i % 50) AS v FROM range(5000) t(i)")
-        yield made
-
-
 def question(body: dict[str, Any]) -> str:
     """Return what a request asks."""
     return str(body["messages"][0]["content"][0]["text"])
@@ -39,6 +31,16 @@ def question(body: dict[str, Any]) -> str:
 def echo(body: dict[str, Any]) -> Any:
     """Answer with the context."""
     return f"about {question(body).partition(chr(10))[0].removeprefix('Context: ')}"
+
+
+@pytest.fixture
+def con(messages_api: Any) -> Iterator[Any]:
+    """A DuckDB connection with the functions and a table `rows` of 5,000 rows and 50 distinct values; answers echo."""
+    messages_api.behave(echo)
+    with duckdb.connect() as made:
+        sql.register(made)
+        made.execute("CREATE TABLE rows AS SELECT i, 'v' || (i % 50) AS v FROM range(5000) t(i)")
+        yield made
 
 
 # --- one answer ---------------------------------------------------------------------------------------------------------
@@ -56,14 +58,12 @@ def test_a_cut_answer_is_a_value_while_refusals_and_errors_are_null(
     messages_api: Any, con: Any, recwarn: Any, reply: Any, value: Any, warning: str | None
 ) -> None:
     messages_api.reply(*reply)
-    sql.register(con)
     assert con.sql("SELECT ask_ai('a', 'b?')").fetchall() == [(value,)]
     said = [str(each.message) for each in recwarn]
     assert not said if warning is None else re.search(rf"1 of 1 inputs failed and are NULL; .*{warning}.*\('a', 'b\?'\)", *said)
 
 
 def test_nulls_empty_questions_and_wrong_calls_send_nothing(messages_api: Any, con: Any) -> None:
-    sql.register(con)
     assert con.sql("SELECT ask_ai(NULL, 'q?'), ask_ai('a', NULL), web_search(NULL)").fetchall() == [(None, None, None)]
     with pytest.warns(UserWarning, match="the question is empty"):
         assert con.sql("SELECT ask_ai('a', '  ')").fetchall() == [(None,)]
@@ -89,15 +89,12 @@ def test_nulls_empty_questions_and_wrong_calls_send_nothing(messages_api: Any, c
     ],
 )
 def test_duckdb_asks_distinct_rows_and_no_more_than_it_shows(messages_api: Any, con: Any, query: str, requests: int) -> None:
-    messages_api.behave(echo)
-    sql.register(con)
     con.register("frame", pd.DataFrame({"name": [f"n{n}" for n in range(100)]}))
     con.sql(query).fetchall()
     assert len(messages_api.requests) == requests
 
 
 def test_answers_are_kept_for_the_day_until_a_fresh_one_is_wanted(messages_api: Any, con: Any) -> None:
-    messages_api.behave(echo)
     for options, call, requests in (
         ({}, "ask_ai('a', 'q?')", 1),
         ({}, "ask_ai('a', 'q?')", 1),
@@ -117,7 +114,6 @@ def test_answers_are_kept_for_the_day_until_a_fresh_one_is_wanted(messages_api: 
 def test_failures_are_one_warning_with_the_inputs_and_asked_again(messages_api: Any, con: Any) -> None:
     broken = {"about x1", "about x2", "about x3", "about x4", "about x6"}
     messages_api.behave(lambda body: error(400, message="no") if echo(body) in broken else echo(body))
-    sql.register(con)
     query = "SELECT ask_ai('x' || i, 'q?') FROM range(8) t(i)"
     with pytest.warns(UserWarning, match="5 of 8 inputs failed.*5 x .*x1") as caught:
         found = con.sql(query).fetchall()
@@ -150,8 +146,8 @@ def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) 
     assert con.execute("SELECT ask_ai('a', 'q?')").fetchall() == [("about a",)]
 
 
-def test_without_a_key_it_is_an_error_that_says_what_to_do(con: Any) -> None:
-    sql.register(con)
+def test_without_a_key_it_is_an_error_that_says_what_to_do(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(duckdb.Error, match=r"ANTHROPIC_API_KEY is not set.*set_api_key"):
         con.sql("SELECT ask_ai('Mars', 'How many moons does it have?')").fetchall()
 
@@ -169,7 +165,6 @@ def test_a_budget_is_used_up_and_never_passed(messages_api: Any, con: Any, where
 
 
 def test_keys_are_set_for_the_session_and_shown_nowhere(messages_api: Any, con: Any, tmp_path: Path) -> None:
-    sql.register(con)
     secret, messages_api.allow_refusals = "sk-ant-very-secret-0123456789", True
     assert con.execute("SELECT set_api_key(?)", [secret]).fetchall() == [("ANTHROPIC_API_KEY is set for this session.",)]
     with pytest.warns(UserWarning, match="refused the key") as caught:
@@ -200,7 +195,6 @@ def test_web_search_gives_rows_with_columns(brave_api: Any, con: Any) -> None:
 
 
 def test_a_busy_engine_is_waited_for_and_a_stand_in_is_told(brave_api: Any, wikipedia_api: Any, con: Any) -> None:
-    sql.register(con)
     brave_api.fail(429)
     assert con.sql("SELECT web_search('busy')[1].provider").fetchall() == [("brave",)]
     brave_api.fail(403)
@@ -212,7 +206,6 @@ def test_a_busy_engine_is_waited_for_and_a_stand_in_is_told(brave_api: Any, wiki
 
 
 def test_registering_again_changes_the_options_from_any_cursor(messages_api: Any, con: Any) -> None:
-    messages_api.behave(echo)
     sql.register(con.cursor(), on_error="raise")
     sql.register(con, "stps_")
     sql.register(con.cursor(), model="claude-sonnet-5-5")
@@ -229,11 +222,12 @@ def test_registering_again_changes_the_options_from_any_cursor(messages_api: Any
         ({"budget_usd": "much"}, "budget_usd"),
     ],
 )
-def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        sql.register(**{"con": con, **options})
-    with pytest.raises(duckdb.Error):
-        con.sql("SELECT ask_ai('a', 'b')").fetchall()
+def test_wrong_options_are_refused_and_nothing_is_registered(options: dict[str, Any], message: str) -> None:
+    with duckdb.connect() as con:
+        with pytest.raises(ConfigError, match=message):
+            sql.register(con, **options)
+        with pytest.raises(duckdb.Error):
+            con.sql("SELECT ask_ai('a', 'b')").fetchall()
 
 
 @pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
