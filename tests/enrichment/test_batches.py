@@ -100,21 +100,18 @@ def test_a_server_that_refuses_batches_is_told_at_once_and_nothing_is_booked(
 
 def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_api: Any, shell: Any) -> None:
     """■ gives the frame back and says how to go on; in a new kernel the same call waits for it and sends new rows."""
-    api.session().settings.session_budget_usd = 1.0
+    ceiling = Limited(1.0)
     out = left(messages_api, *"ABC")
-    assert "3 rows" in shell.run("%websearch store").stdout
-    ceiling = Limited()
-    assert ceiling.reserved > 0 and ceiling.spent == 0
+    assert "3 rows" in shell.run("%websearch store").stdout and ceiling.reserved > 0 and ceiling.spent == 0
     assert set(out.enrich_status) == {"interrupted"}
     assert "3 rows at the API go on there and will be paid for: the same call collects them" in str(out.attrs["report"])
     api.end_session()
-    api.session().settings.session_budget_usd = 1.0
+    Limited(1.0)
     for made in messages_api.batches.known.values():
         made.polls_left = 1
     again = ipy_websearch.enrich(companies(*"CDBA"), CEO, resume=False, **BATCH)
     assert list(again.ceo) == [f"Boss of {name}" for name in "CDBA"]
-    assert created(messages_api) == 2 and len(messages_api.requests) == 4
-    assert ceiling.reserved == 0
+    assert created(messages_api) == 2 and len(messages_api.requests) == 4 and ceiling.reserved == 0
 
 
 def test_a_killed_kernel_pays_for_nothing_twice(messages_api: Any) -> None:
@@ -148,8 +145,7 @@ def test_a_budget_holds_for_the_worst_case_of_what_is_handed_in(messages_api: An
     messages_api.behave(lambda body: (echo(body), usage(input_tokens=900, output_tokens=100)))
     messages_api.batches.polls = 1
     monkeypatch.setattr(batch, "CHUNK_ROWS", 2)
-    frame = companies(*(f"C{n}" for n in range(60)))
-    out = ipy_websearch.enrich(frame, CEO, budget_usd=0.002, **BATCH)
+    out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(60))), CEO, budget_usd=0.002, **BATCH)
     assert set(out.enrich_status) == {"ok", "budget"} and 5 < sum(out.enrich_status == "ok") == len(messages_api.requests)
     assert created(messages_api) > 1 and out.enrich_cost_usd.sum() <= 0.002
 

@@ -141,23 +141,20 @@ def calls(session: Session, *asked: tuple[str, dict[str, Any]]) -> tuple[list[An
     return asyncio.run(main()), seen
 
 
-def test_an_agent_searches_reads_and_sees_what_it_cost(brave_api: Any, session: Session) -> None:
-    results, _ = calls(
+def test_an_agent_searches_reads_asks_and_sees_what_it_cost(messages_api: Any, brave_api: Any, session: Session) -> None:
+    """An answer comes with its sources, and tells of its searches as they end."""
+    messages_api.replies(tool_use("web_search", {"query": "ruby author"}), text("Matz wrote Ruby.", citations=[(0, 0)]))
+    results, seen = calls(
         session,
         ("search", {"query": "who wrote Ruby", "provider": "brave", "count": 3}),
         ("fetch", {"url": "corpus://planets/mars", "limit": 2}),
         ("cost", {}),
+        ("ask", {"question": "Who wrote Ruby?", "provider": "brave"}),
     )
-    found, page, spent = (result.structured_content for result in results)
+    found, page, spent, answered = (result.structured_content for result in results)
     assert found["provider"] == "brave" and list(found["results"][0]) == ["title", "url", "description", "published_date"]
     assert page == {"url": "corpus://planets/mars", "title": "Mars", "content": "# Mars\n", "lines_read": 2, "total_lines": 11}
     assert spent["total_usd"] == pytest.approx(0.005) and spent["questions"][0]["question"] == "who wrote Ruby"
-
-
-def test_an_answer_comes_with_its_sources_and_progress(messages_api: Any, brave_api: Any, session: Session) -> None:
-    messages_api.replies(tool_use("web_search", {"query": "ruby author"}), text("Matz wrote Ruby.", citations=[(0, 0)]))
-    (asked,), seen = calls(session, ("ask", {"question": "Who wrote Ruby?", "provider": "brave"}))
-    answered = asked.structured_content
     assert "Matz wrote Ruby" in answered["text"] and answered["sources"][0]["n"] == answered["searches"] == len(seen) == 1
 
 

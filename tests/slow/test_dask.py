@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -47,10 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     folder = str(tmp_path_factory.mktemp("dask"))
-    method = "forkserver" if sys.platform.startswith("linux") else "spawn"
-    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
-        if method == "forkserver":
-            get_mp_context().set_forkserver_preload(["distributed", *warm.LIBRARIES])
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", *warm.LIBRARIES])
         with LocalCluster(**options, local_directory=folder, silence_logs=logging.CRITICAL) as made:
             yield made
 
