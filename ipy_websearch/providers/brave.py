@@ -53,7 +53,7 @@ class BraveProvider(
     """Asks Brave's web search and its LLM Context."""
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
-        """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some and every domain is allowed.
+        """Return the web results of one search; rich data is in `extra["rich"]` when there is some and all domains are allowed.
 
         Raises:
             MissingKeyError: BRAVE_API_KEY is not set.
