@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.examination import Issued, Refused, examine
+from ipy_websearch.errors import ModelError
+from tests.fakes.examination import Issued, examine
 from tests.fakes.public_web import PublicWeb
 
 JSON = dict[str, Any]
@@ -315,8 +316,8 @@ def examined(body: JSON) -> str:
     issued.note({"content": [words("Let me look."), SERVER_CALL], "stop_reason": "pause_turn"})
     try:
         examine(json.loads(json.dumps(body)), issued)
-    except Refused as refused:
-        return refused.message
+    except ModelError as refused:
+        return str(refused)
     return ""
 
 

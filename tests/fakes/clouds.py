@@ -17,7 +17,8 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from tests.fakes.examination import NEWEST, Refused, refuse
+from ipy_websearch.errors import ModelError
+from tests.fakes.examination import NEWEST, refuse
 from tests.fakes.messages_api import MessagesAPI
 from tests.fakes.rendering import answer_headers, error_answer, request_headers
 from tests.fakes.server import Handler, Received
@@ -74,9 +75,9 @@ class Clouds(MessagesAPI):
                 if tool.get("type", "custom") not in ("custom", *tools):
                     refuse(f"tools.{n}: Input tag '{tool['type']}' found using 'type' does not match any of the expected tags")
             self._examine({**body, "stream": streams}, NEWEST)
-        except Refused as refused:
-            received.refusal, received.status = refused.message, refused.status
-            return error_answer(refused.status, refused.kind, refused.message)
+        except ModelError as refused:
+            received.refusal, received.status = str(refused), refused.status
+            return error_answer(refused.status or 500, refused.kind, str(refused))
         ready = self._next(received)
         if not streams or ready.failure is not None or "invoke" not in request.match_info.get("verb", ""):
             received.body = {**body, "stream": streams}

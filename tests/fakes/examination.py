@@ -16,17 +16,9 @@ SAMPLING = ("temperature", "top_p", "top_k")  # taken before the newest version
 THINKING = ("thinking", "redacted_thinking")
 
 
-class Refused(Exception):
-    """The request is refused with this status, error type and message."""
-
-    def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error"):
-        super().__init__(message)
-        self.message, self.status, self.kind = message, status, kind
-
-
 def refuse(message: str, status: int = 400, kind: str = "invalid_request_error") -> NoReturn:
-    """Raise `Refused`."""
-    raise Refused(message, status, kind)
+    """Refuse the request with this status, error type and message."""
+    raise ModelError(message, status=status, kind=kind)
 
 
 @dataclass(slots=True)
@@ -58,7 +50,7 @@ class Issued:
             self.paused.append([_plain(block) for block in content])
 
     def examine(self, body: dict[str, Any]) -> None:
-        """Raise `Refused` when a request does not give back what was sent as it was sent."""
+        """Raise `ModelError` when a request does not give back what was sent as it was sent."""
         said = turns(body["messages"])
         self._no_prefill(said[-1])
         before: list[Any] = []
@@ -98,11 +90,8 @@ class Issued:
 
 
 def examine(body: dict[str, Any], issued: Issued, version: str = NEWEST) -> None:
-    """Raise `Refused` when a request breaks a rule of the API's version."""
-    try:
-        check({name: value for name, value in body.items() if version >= NEWEST or name not in SAMPLING})
-    except ModelError as exc:
-        refuse(str(exc))
+    """Raise `ModelError` when a request breaks a rule of the API's version."""
+    check({name: value for name, value in body.items() if version >= NEWEST or name not in SAMPLING})
     issued.examine(body)
 
 

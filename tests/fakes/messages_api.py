@@ -26,8 +26,9 @@ from typing import Any
 
 from aiohttp import web
 
+from ipy_websearch.errors import ModelError
 from tests.fakes import replies, sse
-from tests.fakes.examination import NEWEST, VERSIONS, Issued, Refused, examine, refuse
+from tests.fakes.examination import NEWEST, VERSIONS, Issued, examine, refuse
 from tests.fakes.rendering import (
     PromptCache,
     Ready,
@@ -77,7 +78,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Batches:
-    """All batches of one fake. `answer` examines and answers one request's JSON, or raises `Refused`."""
+    """All batches of one fake. `answer` examines and answers one request's JSON, or raises `ModelError`."""
 
     answer: Callable[[JSON], JSON]
     polls: int = 0
@@ -105,8 +106,8 @@ class Batches:
     def _result(self, request: JSON) -> JSON:
         try:
             message = self.answer(request["params"])
-        except Refused as refused:
-            error = {"type": "error", "error": {"type": refused.kind, "message": refused.message}, "request_id": None}
+        except ModelError as refused:
+            error = {"type": "error", "error": {"type": refused.kind, "message": str(refused)}, "request_id": None}
             return {"type": "errored", "error": error}
         return {"type": "succeeded", "message": message | {"usage": message["usage"] | {"service_tier": "batch"}}}
 
@@ -149,13 +150,13 @@ Behaviour = Callable[[dict[str, Any]], Part | Sequence[Part]]
 
 
 def _refusing(handler: Handler) -> Handler:
-    """Return a handler that answers `Refused` as the API does."""
+    """Return a handler that answers `ModelError` as the API does."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except Refused as refused:
-            return error_answer(refused.status, refused.kind, refused.message)
+        except ModelError as refused:
+            return error_answer(refused.status or 500, refused.kind, str(refused))
 
     return guarded
 
@@ -232,9 +233,9 @@ class MessagesAPI(Server):
             version = self._admit(request)
             received.body = await request.json()
             self._examine(received.body, version)
-        except Refused as refused:
-            received.refusal, received.status = refused.message, refused.status
-            return error_answer(refused.status, refused.kind, refused.message)
+        except ModelError as refused:
+            received.refusal, received.status = str(refused), refused.status
+            return error_answer(refused.status or 500, refused.kind, str(refused))
         ready = self._next(received)
         await asyncio.sleep(self.latency_s + (ready.manner.delay_s or 0))
         return await self._send(request, received, ready)
@@ -316,13 +317,13 @@ class MessagesAPI(Server):
             self._examine(params, NEWEST)
             if not params["max_tokens"]:
                 refuse("max_tokens: 0 is not supported in a batch")
-        except Refused as refused:
-            received.refusal, received.status = refused.message, refused.status
+        except ModelError as refused:
+            received.refusal, received.status = str(refused), refused.status
             raise
         ready = self._next(received)
         if ready.failure is not None:
             error = ready.failure.body["error"] if isinstance(ready.failure.body, dict) else {}
-            raise Refused(error.get("message", ""), ready.failure.status, error.get("type", "api_error"))
+            refuse(error.get("message", ""), ready.failure.status, error.get("type", "api_error"))
         self._finish(received, ready)
         return sse.public(ready.message)
 
