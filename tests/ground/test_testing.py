@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import anthropic
 import pytest
 
 import ipy_websearch
@@ -68,13 +66,3 @@ def test_the_session_of_before_comes_back(brave_api: Any) -> None:
         with pytest.raises(MissingKeyError):
             ipy_websearch.ask("x?", tools="brave_search")
     assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests
-
-
-def test_other_programs_find_the_fake_model() -> None:
-    """Over HTTP at an address of its own, or with an SDK client in the process."""
-    asked: Any = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
-    with FakeWeb() as web:
-        web.behave(lambda request: "There.")
-        with anthropic.Anthropic(api_key="none", base_url=web.serve()) as client:
-            assert client.messages.create(**asked).content[0].text == "There."  # type: ignore[union-attr]
-        assert asyncio.run(web.client().messages.create(**asked)).content[0].text == "There."
