@@ -63,7 +63,8 @@ _MAX_DEPTH = 300  # markdownify takes three calls a level, trafilatura's time gr
 # A block with a larger share of the page's text is not boilerplate, whatever it is called; a cookie bar of fewer characters can
 # be much of a short page.
 _BOILERPLATE_SHARE, _SMALL_BLOCK = 0.3, 200
-# In a page of fewer characters, text outside the area is too little to be told from content.
+# The area is the smallest block with that share of the kept text. In a page of fewer characters, text outside of it is too
+# little to be told from content.
 _AREA_SHARE, _SMALL_PAGE = 0.9, 1_500
 _PROSE_CHARACTERS, _PROSE_LINKED = 80, 0.4  # a run of that length with a smaller share of link text is a paragraph
 _MOSTLY_LINKED = 0.6
@@ -168,38 +169,23 @@ def _correct(runs: list[_Run], body: Any, main: Any, kinds: frozenset[str]) -> N
     is_article = bool(kinds & _ARTICLE_KINDS)
     if not is_article:
         _join_parts(runs, main)
-    area = _smallest_area((run for run in runs if run.keep), body)
+    inside = _sizes(run for run in runs if run.keep)
+    area = [block for block in inside if inside[block] >= _AREA_SHARE * inside[body]][-1] if inside else body
     for run in kept:
         run.keep = not run.is_chrome
     barred = _NAVIGATION | _BOILERPLATE | _DOUBTFUL | _COMMENTS
-    if _is_weak(kept):
+    size, prose = _length(kept), _length(run for run in kept if run.is_prose)
+    if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE * size:
         whole = area if _length(runs) > _SMALL_PAGE else body
         _keep_area(runs, whole if main is None else main, barred)
-        return
-    size = _length(kept)
-    is_prose = size > _ARTICLE_CHARACTERS and _prose(kept) > _ARTICLE_PROSE * size
-    _keep_area(runs, area, barred, strict=is_article or is_prose)
-    _drop_last_headings(runs)
+    else:
+        is_prose = size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE * size
+        _keep_area(runs, area, barred, strict=is_article or is_prose)
+        _drop_last_headings(runs)
 
 
 def _length(runs: Iterable[_Run]) -> int:
     return sum(len(run.text) for run in runs)
-
-
-def _prose(runs: Iterable[_Run]) -> int:
-    return _length(run for run in runs if run.is_prose)
-
-
-def _is_weak(runs: list[_Run]) -> bool:
-    """Return whether runs are too few, or hold too little prose, to show where the content is."""
-    size = _length(runs)
-    return size < _WEAK_CHARACTERS or _prose(runs) < _WEAK_PROSE * size
-
-
-def _smallest_area(kept: Iterable[_Run], body: Any) -> Any:
-    """Return the smallest block that holds nearly all the kept text."""
-    sizes = _sizes(kept)
-    return [block for block in sizes if sizes[block] >= _AREA_SHARE * sizes[body]][-1] if sizes else body
 
 
 def _join_parts(runs: list[_Run], main: Any) -> None:

@@ -62,9 +62,9 @@ _HIDDEN = re.compile(
 )
 _length = etree.XPath("string-length(normalize-space())")
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
-# The pilcrows and link icons on headings.
-_PERMALINKS = etree.XPath(
-    ".//a[contains('|¶|§|', concat('|', normalize-space(), '|'))"
+# The pilcrows and link icons on headings, and KaTeX's second form of a formula.
+_REPEATED = etree.XPath(
+    ".//span[@class='katex-html'][preceding-sibling::*[1]//math] | .//a[contains('|¶|§|', concat('|', normalize-space(), '|'))"
     " or (contains('|#|🔗|\uf0c1|link|Link|permalink|Permalink|', concat('|', normalize-space(), '|'))"
     " and ancestor::*[contains('|h1|h2|h3|h4|h5|h6|dt|', concat('|', name(), '|'))])]"
 )
@@ -153,8 +153,8 @@ def clean(root: Any, url: str) -> dict[str, None]:
     plain_formulas(body)
     _drop_hidden(body)
     plain_code(body)
-    for anchor in _PERMALINKS(body):
-        anchor.drop_tree()
+    for element in _REPEATED(body):
+        element.drop_tree()
     return links
 
 
@@ -268,33 +268,25 @@ def embedded_content(root: Any) -> str:
 # --- rendering, by markdownify: CommonMark with GitHub's tables ---------------------------------------------------------
 
 _LANGUAGE = re.compile(
-    r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
-    r"(?:language-|source-|text-)?([A-Za-z][\w+#.-]{0,30})"
-)
-_NO_LANGUAGE = frozenset(
-    "default none text plain plaintext highlight notranslate source hljs copyable wrap wrapper nohighlight unknown code block"
-    " sourcecode".split()
+    r"(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+)"
+    r"(?!(?:default|none|text|plain|plaintext|highlight|notranslate|source|language)\b)([A-Za-z][\w+#.]{0,30})"
 )
 _LINE_NUMBERS = frozenset(
     "linenos lineno linenodiv linenumber line-number line-numbers gutter blob-num ln-num hljs-ln-numbers"
     " react-code-line-number".split()
 )
 _TEX = etree.XPath("string(.//annotation[@encoding='application/x-tex'])")
-_SHOWN_FORMULAS = etree.XPath(".//span[@class='katex-html'][preceding-sibling::*[1]//math]")  # KaTeX's second form of one
 _LINES = ("br", "div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
 _MAX_SPAN, _MAX_COLUMNS = 50, 100  # that one cell may cover in a direction, and that are looked at for cells from above
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
-_SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
-_SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
+_EXPONENT = re.compile(r"[-+−]?(?:\d+|n)")
 
 
 def plain_formulas(body: Any) -> None:
     """Replace formulas by the TeX source that MathML carries, as `$…$`."""
-    for twin in _SHOWN_FORMULAS(body):
-        twin.drop_tree()
     for formula in list(body.iter("math")):
         source = " ".join(_TEX(formula).split()) or formula.get("alttext")
         if source:
@@ -304,28 +296,24 @@ def plain_formulas(body: Any) -> None:
 
 
 def plain_code(body: Any) -> None:
-    """Reduce each code block to `<pre class="language-x">` with its text; line numbers go, line breaks stay."""
+    """Reduce each code block to a `<pre>` with its text; its class is the language that any wrapper names.
+
+    Line numbers go, line breaks stay.
+    """
     for element in list(body.iter("td", "span", "div", "pre", "a")):
         numbered = not _LINE_NUMBERS.isdisjoint((element.get("class") or "").lower().split())
         if numbered and not "".join(element.itertext()).strip("0123456789 \t\n\r.:|"):
             element.drop_tree()
     for pre in list(body.iter("pre")):
-        language = _language(pre)
+        holders = (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2))
+        language = _LANGUAGE.search(" ".join(f"lang-{e.get('data-lang', '')} {e.get('class', '')}" for e in holders))
         for line in pre.iter(*_LINES):
             is_ended = "".join(line.itertext()).endswith("\n") or (line.tag != "br" and (line.tail or "").startswith("\n"))
             line.tail = ("" if is_ended else "\n") + (line.tail or "")
         text = "".join(pre.itertext()).strip("\n")
         pre.clear(keep_tail=True)
         pre.text = text
-        pre.set("class", f"language-{language}")
-
-
-def _language(pre: Any) -> str:
-    """Return the language that a code block, its `<code>` or one of its next two wrappers names, "" when none does."""
-    holders = (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2))
-    said = (f"lang-{e.get('data-lang', '')} lang-{e.get('data-language', '')} {e.get('class', '')}" for e in holders)
-    names = map(str.lower, _LANGUAGE.findall(" ".join(said)))
-    return next((name for name in names if name not in _NO_LANGUAGE), "")
+        pre.set("class", language[1].lower() if language else "")
 
 
 def markdown(body: Any) -> str:
@@ -417,7 +405,7 @@ class _Converter(markdownify.MarkdownConverter):
     def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a fenced block; the fence is longer than any in the code."""
         text = el.get_text()
-        return f"\n\n{fenced(text, ''.join(el.get('class') or []).removeprefix('language-'))}\n\n" if text.strip() else ""
+        return f"\n\n{fenced(text, ''.join(el.get('class') or []))}\n\n" if text.strip() else ""
 
     def convert_dd(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return the meaning of the term before it; a long one is not indented, so that its blocks stay what they are."""
@@ -431,11 +419,8 @@ class _Converter(markdownify.MarkdownConverter):
     convert_th = convert_td
 
     def convert_sup(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return raised or lowered digits, so that 10 to the power of 6 does not become 106."""
-        digits = _SUPERSCRIPT if el.name == "sup" else _SUBSCRIPT
-        return text.translate(digits) if all(ord(c) in digits for c in text) else text
-
-    convert_sub = convert_sup
+        """Return a raised number with a mark before it, so that 10 to the power of 6 does not become 106."""
+        return f"^{text}" if _EXPONENT.fullmatch(text) else text
 
 
 _OPTIONS: Any = {

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_CACHE_KIND = "page-9"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-10"  # the number goes up whenever extraction gives something else for the same page
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
 _PATIENCE_S = 1.0  # for its turn: a page that waits longer stands behind a slow one
+_DATES = ("published_date", "fetched_at")
 _DEFEATED = "it took too long or too much memory"
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
@@ -107,8 +108,10 @@ class PageReader:
             return window(self._from_index(url), offset, limit)
         allow = self._http.allow_from_environment()
         target = self._http.check_url(url, allow=allow).url
-        page = None if fresh else self._cached(target)
-        if page is None:
+        kept = None if fresh else self._cache.get(_CACHE_KIND, target, self._cache_ttl_s)
+        if kept is not None:
+            page = replace(from_json(kept[0]), cached=True)
+        else:
             load = partial(self._load, target, robots, allow=allow, timeout_s=timeout_s)
             page, _ = await self._flights.share(f"{target} {robots} {timeout_s}", load)
         return window(replace(page, url=url), offset, limit)
@@ -125,29 +128,21 @@ class PageReader:
     async def _load(self, url: str, robots: bool, **options: Any) -> Page:
         """Download a page, extract it and keep it."""
         self.worker.warm()
-        get = partial(self._download, url, **options)
         if robots:
             async with self._robots.turn(urlsplit(url).netloc):
-                got = await get(admit=lambda target: self._robots.admit(target, options["allow"]))
+                got = await self._download(url, admit=lambda target: self._robots.admit(target, options["allow"]), **options)
         else:
-            got = await get()
+            got = await self._download(url, **options)
         try:
             page = await self.worker.extract(
                 got.body, url=got.final_url, content_type=f"{got.content_type}; charset={got.charset}"
             )
         except FetchError as exc:
             raise FetchError(f"Failed to parse HTML: {exc}") from exc
-        page = replace(page, url=url, content_type=got.content_type)
+        page = replace(page, url=url, content_type=got.content_type, fetched_at=datetime.now(UTC))
         if self._cache_ttl_s > 0:
             self._cache.put(_CACHE_KIND, url, to_json(page))
-        return replace(page, fetched_at=datetime.now(UTC))
-
-    def _cached(self, url: str) -> Page | None:
-        """Return the page of a cache entry, None when there is none."""
-        entry, age_s = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) or (None, 0.0)
-        return (
-            replace(from_json(entry), cached=True, fetched_at=datetime.now(UTC) - timedelta(seconds=age_s)) if entry else None
-        )
+        return page
 
 
 def window(page: Page, offset: int, limit: int | None) -> Page:
@@ -253,13 +248,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def to_json(page: Page) -> dict[str, Any]:
     """Return a page as a JSON object, for a pipe or the cache."""
-    return asdict(page) | {"published_date": page.published_date.isoformat() if page.published_date else None}
+    return asdict(page) | {name: value.isoformat() for name in _DATES if (value := getattr(page, name))}
 
 
 def from_json(found: dict[str, Any]) -> Page:
     """Return the page of such a JSON object."""
-    date = found["published_date"]
-    return Page(**found | {"links": tuple(found["links"]), "published_date": datetime.fromisoformat(date) if date else None})
+    dates = {name: datetime.fromisoformat(found[name]) for name in _DATES if found[name]}
+    return Page(**found | dates | {"links": tuple(found["links"])})
 
 
 def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:

@@ -6,8 +6,7 @@
 
 What is scored is Markdown, by the benchmarks' own evaluation code, with link targets taken out: `[text](address)` counts as
 `text`. Structure is counted on the documentation pages of the second: which of the headings, code blocks, table rows, nested
-list items and links whose text belongs to the content are there as such in the Markdown. Each page is read twice, once as if
-its address were a forum's thread, which must not change how it is read. Times are CPU time.
+list items and links whose text belongs to the content are there as such in the Markdown. Times are CPU time.
 """
 
 from __future__ import annotations
@@ -28,27 +27,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+from ipy_websearch.extract.page import extract
 from tests.benchmarks import keep, table
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\)[^()\s]*)*\)")
 _ARTICLES = "article-extraction-benchmark"
-
-OURS = "ipy_websearch"
-FORUM = "https://forum.example.org/t/topics/viewtopic-{}/123"
-Reader = Callable[[bytes, str], str]
-
-
-def readers() -> dict[str, Reader]:
-    """Return each reader's name with a function from a body and its address to Markdown."""
-    from ipy_websearch.extract.page import extract
-
-    extract(b"<title>t</title><p>A sentence, to be judged.</p>", url="http://localhost/")  # loads the parsers
-
-    def reader(address: str) -> Reader:
-        kind = "text/html; charset=utf-8"
-        return lambda body, url: extract(body, url=address.format(len(url)) or url, content_type=kind).content
-
-    return {OURS: reader(""), f"{OURS}, addresses like a forum's": reader(FORUM)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +47,7 @@ class Task:
 
 @dataclass(slots=True)
 class Read:
-    """One page as one reader read it: `score` is what the benchmark's evaluation gives, `seconds` are CPU time."""
+    """One page as it was read: `score` is what the benchmark's evaluation gives, `seconds` are CPU time."""
 
     task: Task
     score: Any
@@ -101,26 +84,17 @@ _shared: dict[str, Any] = {}
 
 def _begin(articles: Path, pages: Path) -> None:
     gc.disable()  # as the worker does: it collects when a page's answer is out
-    _shared.update(readers=readers(), articles=loaded(articles / "evaluate.py"), pages=loaded(pages / "evaluate.py"))
+    extract(b"<title>t</title><p>A sentence, to be judged.</p>", url="http://localhost/")  # loads the parsers
+    _shared.update(articles=loaded(articles / "evaluate.py"), pages=loaded(pages / "evaluate.py"))
 
 
-def read(task: Task) -> dict[str, Read]:
-    """Return what each reader makes of a page."""
+def read(task: Task) -> Read:
+    """Return what becomes of a page."""
     body = gzip.decompress(task.file.read_bytes())
-    found = {}
-    for name, reader in _shared["readers"].items():
-        found[name] = _read(task, body, reader)
-        gc.collect()
-    return found
-
-
-def _read(task: Task, body: bytes, reader: Reader) -> Read:
     start = time.process_time()
-    try:
-        markdown = reader(body, task.url)
-    except Exception:  # a page that breaks a peer is an empty page of its
-        markdown = ""
+    markdown = extract(body, url=task.url, content_type="text/html; charset=utf-8").content
     seconds = time.process_time() - start
+    gc.collect()
     text = _LINK.sub(r"\1", markdown)
     if task.part == _ARTICLES:
         return Read(task, _shared["articles"].string_shingle_matching(true=task.reference, pred=text), seconds)
@@ -129,31 +103,18 @@ def _read(task: Task, body: bytes, reader: Reader) -> Read:
     return Read(task, score, seconds, kept)
 
 
-def tables(reads: list[dict[str, Read]], metrics: Callable[[Any], dict[str, float]]) -> str:
-    """Return the readers side by side, and what each keeps of documentation pages."""
-    names = list(reads[0])
-    by_name = {name: [found[name] for found in reads] for name in names}
-    head = "reader | AEB F1 | precision | recall | CPU ms a page, median (95 %) | WCXB dev F1 | test F1"
-    scores = ((name, *_articles_cells(of, metrics), _mean(of, "dev"), _mean(of, "test")) for name, of in by_name.items())
-    kept = table(" | ".join(["kept of documentation pages (number)", *names]), (_kept_row(kind, by_name) for kind in KINDS))
-    return f"{table(head, scores)}\n\n{kept}"
-
-
-def _articles_cells(reads: list[Read], metrics: Callable[[Any], dict[str, float]]) -> tuple[str, ...]:
+def tables(reads: list[Read], metrics: Callable[[Any], dict[str, float]]) -> str:
+    """Return the scores, and what is kept of documentation pages."""
     articles = [r for r in reads if r.task.part == _ARTICLES]
     score = metrics([r.score for r in articles])
     times = sorted(1000 * r.seconds for r in articles)
     ms = f"{statistics.median(times):.1f} ({times[int(0.95 * len(times))]:.0f})"
-    return f"{score['f1']:.4f}", f"{score['precision']:.3f}", f"{score['recall']:.3f}", ms
-
-
-def _mean(reads: list[Read], part: str) -> str:
-    return f"{statistics.fmean(r.score[2] for r in reads if r.task.part == part):.4f}"
-
-
-def _kept_row(kind: str, by_name: dict[str, list[Read]]) -> list[str]:
-    sums = [[sum(r.kept[kind][i] for r in reads if r.kept) for i in (0, 1)] for reads in by_name.values()]
-    return [f"{kind} ({sums[0][1]:,})", *(f"{kept / max(1, there):.1%}" for kept, there in sums)]
+    means = (f"{statistics.fmean(r.score[2] for r in reads if r.task.part == part):.4f}" for part in ("dev", "test"))
+    row = ("ipy_websearch", f"{score['f1']:.4f}", f"{score['precision']:.3f}", f"{score['recall']:.3f}", ms, *means)
+    head = "reader | AEB F1 | precision | recall | CPU ms a page, median (95 %) | WCXB dev F1 | test F1"
+    sums = {kind: [sum(r.kept[kind][i] for r in reads if r.kept) for i in (0, 1)] for kind in KINDS}
+    kept = ((f"{kind} ({there:,})", f"{count / max(1, there):.1%}") for kind, (count, there) in sums.items())
+    return f"{table(head, [row])}\n\n{table('kept of documentation pages (number) | ipy_websearch', kept)}"
 
 
 # --- structure: what of a page is there as such in its Markdown ---------------------------------------------------------

@@ -90,7 +90,7 @@ ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
     "formulas and raised digits": (
         f"<p>Now {FORMULA} or <span>{FORMULA}</span><span class=katex-html>Emc</span> holds at 10<sup>6</sup> H<sub>2</sub>O, "
         "with <span class=katex-html>c>0</span>.</p>",
-        ["Now $E = mc^2$ or $E = mc^2$ holds at 10⁶ H₂O, with c>0."],
+        ["Now $E = mc^2$ or $E = mc^2$ holds at 10^6 H2O, with c>0."],
         [],
     ),
     "an image": (

@@ -7,7 +7,6 @@ import gzip
 import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -65,60 +64,51 @@ def test_a_request_carries_its_parameters_its_json_and_who_asks() -> None:
     assert sent.headers["x-subscription-token"] == KEY and response.json() == {"ok": 1} and response.url == URL
 
 
-@pytest.mark.parametrize(
-    ("answers", "tries", "status"),
-    [
-        ([httpx.Response(503), httpx.Response(500), httpx.Response(200)], 3, None),
-        ([httpx.Response(502, json={"message": "overloaded"})] * 3, 3, 502),
-        ([httpx.Response(404)], 1, 404),
-        ([httpx.Response(422)], 1, 422),
-        ([httpx.Response(429)], 1, 429),
-        ([httpx.ConnectError("refused")], 1, None),
-        ([httpx.RemoteProtocolError("Server disconnected without sending a response."), httpx.Response(200)], 2, None),
-        ([httpx.ReadError("reset"), httpx.ReadError("reset")], 2, None),
-    ],
-)
-def test_5xx_is_asked_three_times_a_hang_up_twice_and_the_rest_once(
-    answers: list[Answer], tries: int, status: int | None
-) -> None:
-    serve, requests = in_turn(*answers)
-    if isinstance(answers[-1], httpx.Response) and answers[-1].status_code == 200:
-        assert ask(serve).status == 200
-    else:
-        error = refused(serve)
-        assert error.status == status and isinstance(error, RateLimitedError) is (status == 429)
-        assert status != 502 or str(error) == "brave answered 502 (asked 3 times): overloaded"
-    assert len(requests) == tries
-
-
 def encoded(status: int, coding: str, content: bytes) -> httpx.Response:
     """Return an answer whose body is still to be decoded."""
     return httpx.Response(status, stream=httpx.ByteStream(content), headers={"Content-Encoding": coding})
 
 
 HUNG_UP = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+RESET = httpx.ReadError("reset")
 
 
 @pytest.mark.parametrize(
-    ("answers", "lost"),
+    ("answers", "status", "lost"),
     [
-        ([httpx.ConnectError("no route")], False),
-        ([httpx.ConnectTimeout("late")], False),
-        ([httpx.ProxyError("407")], False),
-        ([httpx.LocalProtocolError("Illegal header value b'" + KEY)], False),
-        ([httpx.Response(401)], False),
-        ([httpx.ReadTimeout("late")], True),
-        ([httpx.RemoteProtocolError("illegal status line")], True),
-        ([HUNG_UP, HUNG_UP], True),
-        ([HUNG_UP, httpx.Response(401)], True),
-        ([httpx.Response(503), httpx.ReadTimeout("late")], True),
-        ([encoded(200, "br", b"x")], True),
-        ([encoded(200, "deflate, gzip", b"x")], True),
+        ([httpx.Response(503), httpx.Response(500), httpx.Response(200)], 200, False),
+        ([HUNG_UP, httpx.Response(200)], 200, False),
+        ([httpx.Response(502, json={"message": "overloaded"})] * 3, 502, False),
+        ([httpx.Response(401)], 401, False),
+        ([httpx.Response(422)], 422, False),
+        ([httpx.Response(429)], 429, False),
+        ([httpx.ConnectError("no route")], None, False),
+        ([httpx.ConnectTimeout("late")], None, False),
+        ([httpx.ProxyError("407")], None, False),
+        ([httpx.LocalProtocolError("Illegal header value b'" + KEY)], None, False),
+        ([httpx.ReadTimeout("late")], None, True),
+        ([httpx.RemoteProtocolError("illegal status line")], None, True),
+        ([RESET, RESET], None, True),
+        ([HUNG_UP, HUNG_UP], None, True),
+        ([HUNG_UP, httpx.Response(401)], 401, True),
+        ([httpx.Response(503), httpx.ReadTimeout("late")], None, True),
+        ([encoded(200, "br", b"x")], 200, True),
+        ([encoded(200, "deflate, gzip", b"x")], 200, True),
     ],
     ids=lambda value: "",
 )
-def test_the_kind_of_a_failure_says_whether_it_may_be_billed(answers: list[Answer], lost: bool) -> None:
-    assert refused(in_turn(*answers)[0]).lost is lost
+def test_5xx_is_asked_three_times_a_hang_up_twice_and_the_rest_once(
+    answers: list[Answer], status: int | None, lost: bool
+) -> None:
+    """`lost` is what may be billed."""
+    serve, requests = in_turn(*answers)
+    if status == 200 and not lost:
+        assert ask(serve).status == 200
+    else:
+        error = refused(serve)
+        assert (error.status, error.lost, isinstance(error, RateLimitedError)) == (status, lost, status == 429)
+        assert status != 502 or str(error) == "brave answered 502 (asked 3 times): overloaded"
+    assert len(requests) == len(answers)
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n{KEY}", f"{KEY}é"])
@@ -181,18 +171,19 @@ def test_a_key_in_the_query_is_in_no_log(caplog: pytest.LogCaptureFixture) -> No
     assert "engine.example" in caplog.text and "secret" not in caplog.text
 
 
-@pytest.mark.parametrize("proxy", ["socks4://me:word@proxy.example:1080", "http://me:word@127.0.0.1:abc", "ftp://word@x"])
-def test_a_proxy_that_cannot_be_used_is_one_line_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HTTPS_PROXY", "socks4://me:word@proxy.example:1080", "HTTPS_PROXY is '.+', which cannot be used as a proxy"),
+        ("HTTPS_PROXY", "http://me:word@127.0.0.1:abc", "HTTPS_PROXY is '.+', which cannot be used as a proxy"),
+        ("SSL_CERT_FILE", __file__, r"the certificates of SSL_CERT_FILE=.*test_client\.py cannot be read"),
+    ],
+)
+def test_a_proxy_or_certificates_that_cannot_be_used_are_named_in_one_line_without_a_password(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
     monkeypatch.setenv("NO_PROXY", "direct.example")  # the tests' own refuses all proxies
-    monkeypatch.setenv("HTTPS_PROXY", proxy)
-    with pytest.raises(ConfigError, match=r"HTTPS_PROXY is '.+', which cannot be used as a proxy") as caught:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=said) as caught:
         ask(None)
     assert "word" not in str(caught.value)
-
-
-def test_certificates_that_cannot_be_read_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    roots = tmp_path / "roots.pem"
-    roots.write_text("no certificate")
-    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
-    with pytest.raises(ConfigError, match=r"the certificates of SSL_CERT_FILE=.*roots\.pem cannot be read"):
-        ask(None)
