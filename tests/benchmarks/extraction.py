@@ -14,16 +14,16 @@ from __future__ import annotations
 import argparse
 import gc
 import gzip
-import importlib.util
 import json
-import os
 import re
+import runpy
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urljoin
 
@@ -70,13 +70,9 @@ def tasks(articles: Path, pages: Path) -> Iterator[Task]:
                 yield Task(part, kind_of(data), reference, body, data.get("url") or "https://example.org/a/b")
 
 
-def loaded(path: Path) -> Any:
-    """Return a benchmark's own evaluation module."""
-    spec = importlib.util.spec_from_file_location(f"evaluate_{path.parent.name.replace('-', '_')}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def loaded(path: Path) -> SimpleNamespace:
+    """Return what a benchmark's own evaluation module defines."""
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
 _shared: dict[str, Any] = {}
@@ -125,18 +121,17 @@ Counts = dict[str, tuple[int, int]]
 _WORD = re.compile(r"\w+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)")
+_FENCED = re.compile(r"^[ \t>*+0-9.-]*(`{3,}|~{3,})[^\n]*\n(.*?)^[ \t>*+0-9.-]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CHROME = ("script", "style", "nav", "footer", "aside", "noscript", "template")
 
 
 def structure(body: bytes, url: str, reference: str, markdown: str) -> Counts:
     """Return (kept, there) for each kind; "there" is what is in the page's main part and, by its text, in `reference`."""
-    from lxml import html
+    from lxml import etree, html
 
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     root = html.document_fromstring(body.decode("utf-8", "replace").encode(), parser=parser)
-    for element in list(root.iter(*_CHROME)):
-        if element.getparent() is not None:
-            element.drop_tree()
+    etree.strip_elements(root, *_CHROME, with_tail=False)
     mains = root.xpath('//main|//*[@role="main"]')
     scope = max(mains, key=lambda e: len(e.text_content())) if mains else root.find("body")
     text = f" {folded(reference)} "
@@ -165,30 +160,11 @@ class _Found:
     def __init__(self, markdown: str) -> None:
         self.links = {(folded(_WHOLE_LINK.sub(r"\1", text)), address) for text, address in _WHOLE_LINK.findall(markdown)}
         plain = _WHOLE_LINK.sub(r"\1", markdown)
-        self.code, lines = _split_code(plain)
+        self.code = [folded(code) for _, code in _FENCED.findall(plain)]
+        lines = _FENCED.sub("", plain).split("\n")
         self.headings = {folded(m[1]) for line in lines if (m := re.match(r"[\s>*+-]*(?:\d+\. )?#{1,6} +(.*)", line))}
         self.rows = [folded(line) for line in lines if line.lstrip(" >-").startswith("|")]
         self.nested = [folded(m[1]) for line in lines if (m := re.match(r"(?:\s{2,}|[-*+] )(?:[-*+]|\d+[.)]) +(.*)", line))]
-
-
-def _split_code(markdown: str) -> tuple[list[str], list[str]]:
-    blocks: list[str] = []
-    lines: list[str] = []
-    fence = ""
-    block: list[str] = []
-    for line in markdown.split("\n"):
-        bare = line.lstrip(" \t>-*+0123456789.")
-        mark = re.match(r"`{3,}|~{3,}", bare)
-        if fence and bare.rstrip() == fence:
-            blocks.append(folded(" ".join(block)))
-            fence = ""
-        elif fence:
-            block.append(line)
-        elif mark:
-            fence, block = mark[0], []
-        else:
-            lines.append(line)
-    return blocks, lines
 
 
 def _headings(scope: Any, content: Any, got: _Found) -> tuple[int, int]:
@@ -247,13 +223,9 @@ def main() -> None:
     parser.add_argument("articles", type=Path, help="checkout of article-extraction-benchmark")
     parser.add_argument("pages", type=Path, help="checkout of web-content-extraction-benchmark")
     parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md")
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count(), help="how many read at once (default: as many as cores)"
-    )
     arguments = parser.parse_args()
-    places = (arguments.articles, arguments.pages)
-    with ProcessPoolExecutor(arguments.processes, initializer=_begin, initargs=places) as pool:
-        reads = list(pool.map(read, tasks(*places), chunksize=8))
+    with ProcessPoolExecutor(initializer=_begin, initargs=(arguments.articles, arguments.pages)) as pool:
+        reads = list(pool.map(read, tasks(arguments.articles, arguments.pages), chunksize=8))
     text = tables(reads, loaded(arguments.articles / "evaluate.py").metrics_from_tp_fp_fns)
     keep("Extraction", text, "`python -m tests.benchmarks.extraction … --write`", write=arguments.write)
 

@@ -322,34 +322,23 @@ def test_what_is_no_text_is_refused_by_its_name(body: bytes, content_type: str, 
 
 
 @pytest.mark.parametrize(
-    ("opening", "why"),
+    ("page", "why"),
     [
-        ("<div>" * 50_000, "its elements are nested too deep"),
-        ("<h1>" * 2_000, "its elements are nested too deep"),
-        ("<div " + " ".join(f"a{i}=1" for i in range(50_000)) + ">", "it has too many tags or attributes"),
-        ("<b>x</b>" * 80_000, "it has too many tags or attributes"),
+        ("<div>" * 50_000 + "<p>kept</p>", "its elements are nested too deep"),
+        ("<h1>" * 2_000 + "<p>kept</p>", "its elements are nested too deep"),
+        ("<div " + " ".join(f"a{i}=1" for i in range(50_000)) + "><p>kept</p>", "it has too many tags or attributes"),
+        ("<b>x</b>" * 80_000 + "<p>kept</p>", "it has too many tags or attributes"),
+        ("<p>kept</p><table>" + ("<tr>" + "<td colspan=50 rowspan=50>x</td>" * 20 + "</tr>") * 50 + "</table>", ""),
+        ("<p>kept</p><nav>" + "<br>" * 50_000 + "</nav>", ""),
+        ("<div " + " ".join(f"a{i}=1" for i in range(5_000)) + "><p>kept</p></div>", ""),
     ],
-    ids=["deep for the parser", "deep for its readers", "attributes", "tags"],
+    ids=["deep for the parser", "deep for its readers", "attributes", "tags", "spans", "what is dropped", "some attributes"],
 )
-def test_a_page_that_is_too_hard_gives_its_words_and_says_why(opening: str, why: str) -> None:
-    got = read(f"{opening}<p>kept</p>")
-    assert "kept" in got.content and got.note == f"plain text only: {why}"
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "<p>kept</p><table>" + ("<tr>" + "<td colspan=50 rowspan=50>x</td>" * 20 + "</tr>") * 50 + "</table>",
-        "<p>kept</p><nav>" + "<br>" * 50_000 + "</nav>",
-        "<div " + " ".join(f"a{i}=1" for i in range(5_000)) + "><p>kept</p></div>",
-    ],
-    ids=["spans", "what is dropped", "attributes"],
-)
-def test_what_a_page_says_of_itself_does_not_make_it_slow(page: str) -> None:
-    start = time.process_time()
+def test_a_page_that_is_too_hard_gives_its_words_and_says_why(page: str, why: str) -> None:
+    """The last three took minutes."""
     got = read(page)
-    assert "kept" in got.content and len(got.content) < 10 * len(page) and not got.note
-    assert time.process_time() - start < 10  # it took minutes
+    assert "kept" in got.content and len(got.content) < 10 * len(page)
+    assert got.note == (f"plain text only: {why}" if why else "")
 
 
 @pytest.mark.parametrize(
@@ -358,13 +347,12 @@ def test_what_a_page_says_of_itself_does_not_make_it_slow(page: str) -> None:
 def test_the_words_of_a_page_take_linear_time(piece: str) -> None:
     """Four times the page takes about four times the CPU time, whatever it repeats; quadratic would be sixteen times."""
 
-    def seconds(size: int) -> float:
-        page = (piece * (size // len(piece))).encode()
+    times = []
+    for size in (100_000, 400_000):
         start = time.process_time()
-        extract(page, url=URL, content_type="text/html", plain="test")
-        return time.process_time() - start
-
-    assert seconds(400_000) < 9 * seconds(100_000) + 0.5
+        extract((piece * (size // len(piece))).encode(), url=URL, content_type="text/html", plain="test")
+        times.append(time.process_time() - start)
+    assert times[1] < 9 * times[0] + 0.5
 
 
 PIECES = st.sampled_from(
@@ -392,29 +380,32 @@ def test_any_markup_and_any_bytes_give_harmless_markdown(page: str | bytes, cont
 
 
 def written(*pages: str, info: str = "") -> bytes:
-    """Return a PDF with these pages, one line of text for each line; `info` is what its information dictionary holds.
+    """Return a PDF with these pages of a few lines; `info` is what its information dictionary holds.
 
     Readers find the objects of a file without a table of their places by themselves.
     """
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
     objects = [
-        "<< /Type /Catalog /Pages 2 0 R /Lang (en-GB) >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< {info} >>",
     ]
-    for n, text in enumerate(pages):
-        shown = "".join(f"({line}) Tj T*\n" for line in text.split("\n"))
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td\n{shown}ET" if text else ""
-        resources = "/Resources << /Font << /F1 3 0 R >> >>"
-        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R {resources} >>")
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    objects.append(f"<< {info} >>")
+    for text in pages:
+        shown = "".join(f"({line}) Tj T*\n" for line in text.split("\n") if line)
+        objects.append(f"<< >>\nstream\nBT /F1 12 Tf 14 TL 72 720 Td\n{shown}ET\nendstream")
+        contents = f"/MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents {len(objects)} 0 R"
+        objects.append(f"<< /Type /Page /Parent 2 0 R {contents} >>")
+    kids = " ".join(f"{number} 0 R" for number in range(6, len(objects) + 1, 2))
+    objects[1] = f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"
     body = "".join(f"{number} 0 obj\n{content}\nendobj\n" for number, content in enumerate(objects, 1))
-    return f"%PDF-1.4\n{body}trailer\n<< /Root 1 0 R /Info {len(objects)} 0 R >>\nstartxref\n0\n%%EOF\n".encode("latin-1")
+    return f"%PDF-1.4\n{body}trailer\n<< /Root 1 0 R /Info 4 0 R >>\nstartxref\n0\n%%EOF\n".encode("latin-1")
 
 
-INFO = "/Title (Rows & columns) /CreationDate (D:20260301120000Z)"
-REPORT = written("A table has rows.\nIt has columns too.", "See https://example.org/more.", info=INFO)
+REPORT = written(
+    "A table has rows.\nIt has columns too.",
+    "See https://example.org/more.",
+    info="/Title (Rows & columns) /CreationDate (D:20260301120000Z)",
+)
 
 
 @pytest.mark.parametrize("content_type", ["application/pdf", "application/octet-stream", "text/html; charset=utf-8", ""])

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, EnrichedFrame
@@ -37,12 +36,9 @@ class Seen(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             bad_style = re.search(r"url|position|expression|@|\\|:start", value or "")  # JupyterLab drops the last one
-            good = name in ATTRIBUTES and not (name == "style" and bad_style)
-            if name == "href":
-                good = safe_href(value or "") == value
-            if name == "class":
-                good = value == "tex2jax_ignore mathjax_ignore"
-            if not good:
+            bad_href = name == "href" and safe_href(value or "") != value
+            bad_class = name == "class" and value != "tex2jax_ignore mathjax_ignore"
+            if name not in ATTRIBUTES or (name == "style" and bad_style) or bad_href or bad_class:
                 self.foreign.append(f"{tag} {name}={value!r}")
         if tag not in TAGS:
             self.foreign.append(tag)
@@ -53,31 +49,18 @@ class Seen(HTMLParser):
     handle_decl = handle_pi = unknown_decl = handle_comment
 
 
-def _tokens(tokens: list[Token]) -> Iterator[Token]:
-    for token in tokens:
-        yield token
-        yield from _tokens(token.children or [])
-
-
-def _without_code(token: Token) -> str:
-    text = token.content
-    for child in token.children or []:
-        text = text.replace(child.content, "", 1) if child.type == "code_inline" and child.content else text
-    return text
-
-
 def problems(markdown: str) -> list[str]:
     """Return what a careless front end would do with some Markdown that it should not."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url, validator=None: True  # type: ignore[method-assign]
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
     found = []
-    for token in _tokens(parser.parse(markdown)):
+    for token in (token for block in parser.parse(markdown) for token in (block, *(block.children or []))):
         if token.type in ("html_inline", "html_block", "image"):
             found.append(f"{token.type}: {token.content}")
         elif token.type == "link_open" and safe_href(str(token.attrs["href"])) is None:
             found.append(f"link: {token.attrs['href']}")
-        elif token.type == "inline" and "{" in _without_code(token):
+        elif token.type == "inline" and "{" in re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", token.content, flags=re.DOTALL):
             found.append(f"attributes: {token.content}")
         elif token.type == "text" and re.search(r"\$|\\[(\[]|\\begin", token.content):
             found.append(f"mathematics: {token.content}")
@@ -99,12 +82,9 @@ def outputs(t: str) -> Iterator[tuple[str, str, str]]:
         trace = trace_frame(replace(answer, trace=steps), number)
         yield html_of(trace), "", re.sub("[\u2028\u2029]", " ", text_of(trace))  # JSON keeps separators of lines
     search = SearchResults((SearchResult(t, t, t, NOW),), t, t, attempts=(Attempt(t, t),), notices=(t,))
-    yield html_of(search), "", text_of(search)
     page = Page(t, t, t, t, 1, 2, NOW, note=t)
-    yield html_of(page), "", text_of(page)
-    yield html_of(panels[0]), "", text_of(panels[0])
     t = t.encode(errors="replace").decode()  # pandas refuses half a character
     cells = {name: [t] for name in ("a", "a_source", "a_quote", t, "enrich_error")}
     enriched = EnrichedFrame({**cells, "a_confidence": [0.1], "enrich_status": ["error"]})
-    for frame in (enriched, CostFrame({"question": [t], "name": [t], "usd": [0.1]})):
-        yield html_of(frame), "", text_of(frame)
+    for other in (search, page, panels[0], enriched, CostFrame({"question": [t], "name": [t], "usd": [0.1]})):
+        yield html_of(other), "", text_of(other)

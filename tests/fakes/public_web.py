@@ -51,14 +51,13 @@ class PublicWeb(Server):
 
         Its host resolves to a public address of its own.
         """
-        scheme, _, rest = url.partition("://")
-        assert scheme == "http", "the pretended web has no certificates: use http"
-        name, _, port = rest.split("/")[0].partition(":")
+        assert url.startswith("http://"), "the pretended web has no certificates: use http"
+        host, _, path = url.removeprefix("http://").partition("/")
+        name, _, port = host.partition(":")
         for address in network_guard.names.setdefault(name.lower(), [f"{FIRST_ADDRESS}{len(network_guard.names) + 10}"]):
             network_guard.redirects[(address, int(port or 80))] = ("127.0.0.1", self.port)
         sent = {"content_type": "text/html; charset=utf-8"} | headers
         fields = {name.replace("_", "-").title(): value for name, value in sent.items()}
-        host, _, path = rest.partition("/")
         self.pages[f"{host}/{path}"] = Page(body.encode() if isinstance(body, str) else body, status, fields, delay_s)
         return url
 

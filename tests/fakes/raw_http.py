@@ -25,6 +25,7 @@ def html(body: str, **headers: str) -> bytes:
     return answer(body, Content_Type="text/html; charset=utf-8", **headers)
 
 
+_MISSING = answer("", "404 Not Found")
 Answers = dict[str, bytes | Handler] | bytes | Handler
 
 
@@ -64,18 +65,12 @@ class RawServer:
                 while True:
                     request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                     self.requests.append(request)
-                    what = self._answer(request.split(" ")[1])
-                    if isinstance(what, bytes):
-                        writer.write(what)
-                        await writer.drain()
-                    else:
-                        await what(request, writer)
-                        return
+                    path = request.split(" ")[1].partition("?")[0]
+                    what = self.answers.get(path, _MISSING) if isinstance(self.answers, dict) else self.answers
+                    if not isinstance(what, bytes):
+                        return await what(request, writer)
+                    writer.write(what)
+                    await writer.drain()
         finally:
             self._writers.discard(writer)
             writer.close()
-
-    def _answer(self, path: str) -> Any:
-        if isinstance(self.answers, dict):
-            return self.answers.get(path.partition("?")[0], answer("", "404 Not Found"))
-        return self.answers

@@ -27,7 +27,6 @@ LONG = ("<ul>" + "<li>item</li>" * 29_000 + "</ul>").encode()
 # Each paragraph is quoted anew at each of 250 levels: minutes of work on any machine, and not much to read as words.
 ENDLESS = ("<blockquote>" * 250 + "<p>item of text\n" * 29_000).encode()
 UTF8 = "text/html; charset=utf-8"
-ROOT = str(Path(__file__).parents[3])
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
@@ -89,33 +88,21 @@ def test_a_page_that_takes_too_much_gives_its_words_and_the_next_page_works(limi
         assert read(worker).content.startswith("# Rows")
 
 
-def test_a_cancelled_page_holds_nobody_up_and_harms_no_other() -> None:
-    """The page at work is killed; one that only waits for its turn is dropped from the queue."""
+def test_a_slow_or_cancelled_page_holds_nobody_up_and_harms_no_other() -> None:
+    """A page that waits is read by a second worker, or dropped from the queue; a page at work that is cancelled is killed."""
 
-    async def cancelled(worker: ExtractionWorker) -> Page:
-        await worker.extract(PAGE, url=URL)
-        long, other, waiting = (asyncio.ensure_future(worker.extract(body, url=URL)) for body in (ENDLESS, PAGE, PAGE))
+    async def one_behind_another() -> None:
+        slow, waiting = (asyncio.ensure_future(worker.extract(body, url=URL, content_type=UTF8)) for body in (ENDLESS, PAGE))
         await asyncio.sleep(0.05)
         waiting.cancel()
-        long.cancel()
-        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(long, waiting, return_exceptions=True))
-        return await other
-
-    with closing(ExtractionWorker()) as worker:
-        assert asyncio.run(cancelled(worker)).note == ""
-
-
-def test_a_slow_page_holds_no_other_up() -> None:
-    """The page that waits is read by a second worker, long before the slow one would be given up."""
-
-    async def one_behind_another() -> Page:
-        slow = asyncio.ensure_future(worker.extract(ENDLESS, url=URL, content_type=UTF8))
-        page = await worker.extract(PAGE, url=URL, content_type=UTF8)
-        assert not slow.done() and slow.cancel()
-        return page
+        assert (await worker.extract(PAGE, url=URL, content_type=UTF8)).content.startswith("# Rows") and not slow.done()
+        slow.cancel()
+        ends = await asyncio.gather(slow, waiting, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+        assert (await worker.extract(PAGE, url=URL)).note == ""
 
     with closing(ExtractionWorker(timeout_s=300)) as second, closing(ExtractionWorker(timeout_s=300, relief=second)) as worker:
-        assert asyncio.run(one_behind_another()).content.startswith("# Rows")
+        asyncio.run(one_behind_another())
 
 
 @linux
@@ -124,7 +111,9 @@ def test_the_process_ends_when_its_parent_is_killed() -> None:
         "import asyncio, time; from ipy_websearch.extract.reader import ExtractionWorker; w = ExtractionWorker();"
         "asyncio.run(w.extract(b'<p>x', url='https://e.org')); print(w.process.pid, flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert running(pid)

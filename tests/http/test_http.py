@@ -1,4 +1,5 @@
-"""Reading a page: which addresses are read, what comes back, bounds, failures, and what robots.txt lets programs read.
+"""The engines' HTTP client: what it sends, asks again, bounds, and says. Reading a page: which addresses are read, what comes
+back, bounds, failures, and what robots.txt lets programs read.
 
 The network is `httpx.MockTransport` or, where names are resolved and judged addresses dialled, loopback TCP.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import socket
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,18 +23,183 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.client import Cache, HttpClient
+from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError, RateLimitedError
+from ipy_websearch.http.client import Cache, HttpClient, HttpResponse, retry_after
 from ipy_websearch.http.download import Download, RobotsFiles, allow_from_environment, check_url, download, ip_rule, page_proxy
 from tests.fakes.no_network import network_guard
 from tests.fakes.raw_http import RawServer, answer, html
 
 pytestmark = pytest.mark.anyio
-URL = "http://page.example/a/1"
+KEY = "sk-a/very+secret-key~12"
+URL = "https://engine.example/search"
+Handler = Callable[[httpx.Request], Any]
 
 
-TABLE = Path(__file__).parents[1] / "data" / "addresses.tsv"
-ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+def ask(handler: Handler | None, method: str = "GET", url: str = URL, **options: Any) -> HttpResponse:
+    """Return the answer to one request of an engine called brave."""
+    transport = httpx.MockTransport(handler) if handler else None
+    client = HttpClient(user_agent="tests/1 (a@b.example)", secrets=lambda: [KEY], transport=transport)
+    return asyncio.run(client.request(method, url, **{"provider": "brave", "retry_wait_s": 0.0, **options}))
+
+
+def refused(handler: Handler | None, **options: Any) -> ProviderError:
+    """Return the error that a request with a key in its query ends with."""
+    with pytest.raises(ProviderError) as caught:
+        ask(handler, **{"params": {"q": "private words", "key": KEY}, **options})
+    said = str(caught.value)
+    assert "\n" not in said and "secret" not in said and "private" not in said and len(said) < 300
+    assert caught.value.__cause__ is None and caught.value.provider == "brave"
+    return caught.value
+
+
+def in_turn(*answers: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
+    """Return a server that gives each answer in turn, and the requests that it gets."""
+    left, requests = iter(answers), []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        if isinstance(answer := next(left), Exception):
+            raise answer
+        return answer
+
+    return serve, requests
+
+
+def test_a_request_carries_its_parameters_its_json_and_who_asks() -> None:
+    serve, requests = in_turn(httpx.Response(200, json={"ok": 1}))
+    query = "a+b & c=d #1 100% ä 日本\n$boost=3 half \ud83d"
+    params = [("q", query), ("none", None), ("flag", True), ("goggles", "one"), ("goggles", "two")]
+    response = ask(serve, "POST", params=params, json={"query": "größe \ud83d"}, headers={"X-Subscription-Token": KEY})
+    (sent,) = requests
+    assert sent.url.params.get_list("goggles") == ["one", "two"] and sent.url.params["flag"] == "true"
+    assert sent.url.params["q"] == query.replace("\ud83d", "?") and "none" not in sent.url.params
+    assert json.loads(sent.content) == {"query": "größe \ufffd"} and sent.headers["content-type"] == "application/json"
+    assert sent.headers["user-agent"] == "tests/1 (a@b.example)" and sent.headers["accept-encoding"] == "gzip"
+    assert sent.headers["x-subscription-token"] == KEY and response.json() == {"ok": 1} and response.url == URL
+
+
+def encoded(coding: str, content: bytes) -> httpx.Response:
+    """Return an answer whose body is still to be decoded."""
+    return httpx.Response(200, stream=httpx.ByteStream(content), headers={"Content-Encoding": coding})
+
+
+HUNG_UP = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+RESET = httpx.ReadError("reset")
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "lost"),
+    [
+        ([httpx.Response(503), httpx.Response(500), httpx.Response(200)], 200, False),
+        ([HUNG_UP, httpx.Response(200)], 200, False),
+        ([httpx.Response(502, json={"message": "overloaded"})] * 3, 502, False),
+        ([httpx.Response(401)], 401, False),
+        ([httpx.Response(422)], 422, False),
+        ([httpx.Response(429)], 429, False),
+        ([httpx.ConnectError("no route")], None, False),
+        ([httpx.ConnectTimeout("late")], None, False),
+        ([httpx.ProxyError("407")], None, False),
+        ([httpx.LocalProtocolError("Illegal header value b'" + KEY)], None, False),
+        ([httpx.ReadTimeout("late")], None, True),
+        ([httpx.RemoteProtocolError("illegal status line")], None, True),
+        ([RESET, RESET], None, True),
+        ([HUNG_UP, HUNG_UP], None, True),
+        ([HUNG_UP, httpx.Response(401)], 401, True),
+        ([httpx.Response(503), httpx.ReadTimeout("late")], None, True),
+        ([encoded("br", b"x")], 200, True),
+        ([encoded("deflate, gzip", b"x")], 200, True),
+        ([encoded("gzip", gzip.compress(bytes(11_000_000)))], 200, True),  # more than 10 MB
+    ],
+    ids=lambda value: "",
+)
+def test_5xx_is_asked_three_times_a_hang_up_twice_and_the_rest_once(answers: list[Any], status: int | None, lost: bool) -> None:
+    """`lost` is what may be billed."""
+    serve, requests = in_turn(*answers)
+    if status == 200 and not lost:
+        assert ask(serve).status == 200
+    else:
+        error = refused(serve)
+        assert (error.status, error.lost, isinstance(error, RateLimitedError)) == (status, lost, status == 429)
+        assert status != 502 or str(error) == "brave answered 502 (asked 3 times): overloaded"
+    assert len(requests) == len(answers)
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n{KEY}", f"{KEY}é"])
+def test_a_key_that_cannot_be_sent_is_not_printed_and_costs_nothing(key: str) -> None:
+    assert not refused(None, url="http://127.0.0.1:9/", headers={"X-Subscription-Token": key}).lost
+
+
+def test_one_deadline_holds_for_retries_and_bodies_and_a_refusal_known_by_then_is_told() -> None:
+    async def never(request: httpx.Request) -> None:
+        await asyncio.sleep(60)
+
+    error = refused(never, timeout_s=0.5)
+    assert error.lost and "brave did not answer within 0.5 s (engine.example)" in str(error)
+    error = refused(in_turn(httpx.Response(500, json={"message": "busy"}))[0], timeout_s=0.5, retry_wait_s=60)
+    assert (error.status, error.lost) == (500, False) and "busy" in str(error)
+
+
+@pytest.mark.parametrize("location", [f"https://user:secret@evil.example/a?key={KEY}", "say this " * 300, ""])
+def test_a_redirect_is_not_followed_and_only_its_host_is_told(location: str) -> None:
+    serve, requests = in_turn(httpx.Response(302, headers={"Location": location}))
+    error = refused(serve)
+    assert error.status == 302 and "a redirect to" in str(error) and len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"type": "ErrorResponse", "error": {"code": "RATE_LIMITED", "detail": "Too fast", "status": 400}}, "Too fast"),
+        ({"error": {"code": 400, "message": "Bad cx", "status": "INVALID_ARGUMENT"}}, "Bad cx"),
+        ({"detail": [{"loc": ["body", "query"], "msg": "field required", "type": "missing"}]}, "field required"),
+        ({"success": False, "error": "Insufficient credits"}, "Insufficient credits"),
+        ({"errors": 3}, ""),
+        (f"key {KEY} at https://me:word@x.example/ " + "word " * 200, "key *** at https://x.example/ word"),
+        ("<html><head><title>403 Forbidden</title></head>", "403 Forbidden"),
+        ("try <later>\x1b[31m\x00", "try"),
+    ],
+)
+def test_a_refusal_is_told_in_the_services_words_short_and_without_keys(body: Any, words: str) -> None:
+    answer = httpx.Response(400, text=body) if isinstance(body, str) else httpx.Response(400, json=body)
+    assert str(refused(in_turn(answer)[0])).startswith("brave answered 400" + (f": {words}" if words else ""))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), ("7, 7", 7.0), ("soon", None), ("7 apples", None), ("Fri, 31 Dec 1999 23:59:59 GMT", None)],
+)
+def test_retry_after_is_a_number(value: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": value}) == seconds
+
+
+def test_a_key_in_the_query_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        ask(lambda request: httpx.Response(200), params={"key": KEY, "q": "x"})
+    assert "engine.example" in caplog.text and "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HTTPS_PROXY", "socks4://me:word@proxy.example:1080", "HTTPS_PROXY is '.+', which cannot be used as a proxy"),
+        ("HTTPS_PROXY", "http://me:word@127.0.0.1:abc", "HTTPS_PROXY is '.+', which cannot be used as a proxy"),
+        ("SSL_CERT_FILE", __file__, r"the certificates of SSL_CERT_FILE=.*test_http\.py cannot be read"),
+    ],
+)
+def test_a_proxy_or_certificates_that_cannot_be_used_are_named_in_one_line_without_a_password(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "direct.example")  # the tests' own refuses all proxies
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=said) as caught:
+        ask(None)
+    assert "word" not in str(caught.value)
+
+
+# --- pages ---------------------------------------------------------------------------------------------------------------
+
+PAGE = "http://page.example/a/1"
+LINES = (Path(__file__).parents[1] / "data" / "addresses.tsv").read_text(encoding="utf-8").splitlines()
 
 
 def judged(url: str, allow: frozenset[str] = frozenset()) -> str:
@@ -44,7 +211,7 @@ def judged(url: str, allow: frozenset[str] = frozenset()) -> str:
     return "allow"
 
 
-@pytest.mark.parametrize(("expected", "url", "why", "answers"), ROWS, ids=[row[2] for row in ROWS])
+@pytest.mark.parametrize(("expected", "url", "why", "answers"), [line.split("\t") for line in LINES if line[0] != "#"])
 def test_each_address_of_the_table_is_judged_as_it_says(expected: str, url: str, why: str, answers: str) -> None:
     by_answers = any(map(ip_rule, answers.split()))
     assert ("block" if by_answers else judged(json.loads(url))) == expected
@@ -60,10 +227,12 @@ def test_no_ipv6_address_outside_of_global_unicast_passes(ip: IPv6Address) -> No
     assert judged(f"http://[{ip}]/") == "block"
 
 
-_PIECES = ["http://", "https:", "//", "/", "\\", "@", ":", "#", "?", ".", "%", "[", "]", "a.com", "127.0.0.1", "80", "\t", "é"]
-
-
-@given(st.text() | st.lists(st.sampled_from([*_PIECES, "２"]), max_size=12).map(lambda parts: "http://" + "".join(parts)))
+@given(
+    st.text()
+    | st.lists(
+        st.sampled_from("http:// https: // / \\ @ : # ? . % [ ] a.com 127.0.0.1 80 é ２ \t".split(" ")), max_size=12
+    ).map(lambda parts: "http://" + "".join(parts))
+)
 def test_no_other_parser_reads_another_host_out_of_an_accepted_address(url: str) -> None:
     if judged(url) == "block":
         return
@@ -111,7 +280,7 @@ def test_a_refusal_names_rule_and_remedy_but_no_password(url: str, said: str) ->
 # --- a page ------------------------------------------------------------------------------------------------------------
 
 
-def get(handler: Callable[[httpx.Request], Any], url: str = URL, **options: Any) -> Download:
+def get(handler: Callable[[httpx.Request], Any], url: str = PAGE, **options: Any) -> Download:
     return asyncio.run(download(url, transport=httpx.MockTransport(handler), **options))
 
 
@@ -122,25 +291,13 @@ def failure(handler: Callable[[httpx.Request], Any], **options: Any) -> str:
     return str(caught.value)
 
 
-def raw(content: bytes = b"", **headers: str) -> Callable[[httpx.Request], httpx.Response]:
-    """Return a server that gives these bytes, which are still to be decoded."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda request: httpx.Response(200, stream=httpx.ByteStream(content), headers=named)
-
-
 def test_a_page_comes_back_with_its_facts_and_nothing_about_the_user_is_told() -> None:
-    answers = [
+    serve, requests = in_turn(
         httpx.Response(302, headers={"Location": "../b", "Set-Cookie": "id=1; Path=/"}),
         httpx.Response(307, headers={"Location": "//page.example/c d?x#part"}),
         httpx.Response(200, content="grüße".encode("latin-1"), headers={"Content-Type": 'Text/HTML; Charset="ISO-8859-1"'}),
-    ]
-    requests: list[httpx.Request] = []
-
-    def serve(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        return answers[len(requests) - 1]
-
-    got = get(serve, f"{URL}?q=1#part", user_agent="test/1")
+    )
+    got = get(serve, f"{PAGE}?q=1#part", user_agent="test/1")
     assert got.body.decode(got.charset) == "grüße" and (got.content_type, got.status) == ("text/html", 200)
     assert got.final_url == "http://page.example/c%20d?x"
     assert [request.url.path for request in requests] == ["/a/1", "/b", "/c d"]
@@ -160,30 +317,30 @@ UNREADABLE = ("javascript:alert(1)", "/a\tb")  # for httpx, which reads a Locati
 )
 def test_each_redirect_is_judged_and_named_without_advice(location: str) -> None:
     said = failure(lambda request: httpx.Response(302, headers={"Location": location}))
-    assert URL in said and "ALLOW" not in said
+    assert PAGE in said and "ALLOW" not in said
     assert "the page redirects to an address that may not be fetched" in said or location in UNREADABLE
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda body: zlib.compress(body)[2:-4]])
 def test_compressed_pages_are_read_up_to_the_limit(pack: Callable[[bytes], bytes]) -> None:
     coding = "gzip" if pack is gzip.compress else "deflate"
-    assert get(raw(pack(b"a" * 1_000), Content_Encoding=coding), max_bytes=1_000).body == b"a" * 1_000
-    assert "larger than 0.001 MB" in failure(raw(pack(b"a" * 1_001), Content_Encoding=coding), max_bytes=1_000)
-    assert get(raw(pack(b"a" * 1_001), Content_Encoding=coding), max_bytes=1_000, cut=True).body == b"a" * 1_000
+    assert get(lambda request: encoded(coding, pack(b"a" * 1_000)), max_bytes=1_000).body == b"a" * 1_000
+    assert "larger than 0.001 MB" in failure(lambda request: encoded(coding, pack(b"a" * 1_001)), max_bytes=1_000)
+    assert get(lambda request: encoded(coding, pack(b"a" * 1_001)), max_bytes=1_000, cut=True).body == b"a" * 1_000
 
 
 @pytest.mark.parametrize(
-    ("content", "headers", "said"),
+    ("answer", "said"),
     [
-        (b"x", {"Content_Encoding": "br"}, "not encoded as gzip or deflate"),
-        (b"x", {"Content_Encoding": "gzip, gzip"}, "not encoded as gzip or deflate"),
-        (b"no gzip", {"Content_Encoding": "gzip"}, "not encoded as gzip or deflate"),
-        (b"x", {"Content_Type": "image/png"}, "image/png, which has no text"),
-        (b"x", {"Content_Type": "text/event-stream"}, "text/event-stream, which has no text"),
+        (encoded("br", b"x"), "not encoded as gzip or deflate"),
+        (encoded("gzip, gzip", b"x"), "not encoded as gzip or deflate"),
+        (encoded("gzip", b"no gzip"), "not encoded as gzip or deflate"),
+        (httpx.Response(200, content=b"x", headers={"Content-Type": "image/png"}), "image/png, which has no text"),
+        (httpx.Response(200, content=b"x", headers={"Content-Type": "text/event-stream"}), "event-stream, which has no text"),
     ],
 )
-def test_a_page_that_cannot_be_read_is_refused_in_our_words(content: bytes, headers: dict[str, str], said: str) -> None:
-    assert said in failure(raw(content, **headers))
+def test_a_page_that_cannot_be_read_is_refused_in_our_words(answer: httpx.Response, said: str) -> None:
+    assert said in failure(lambda request: answer)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +362,9 @@ def test_a_proxy_for_pages_that_cannot_be_used_is_named() -> None:
     with pytest.raises(ConfigError, match="HTTPS_PROXY is not set"):
         page_proxy("", True)
     with pytest.raises(ConfigError, match=r"fetch_proxy or HTTPS_PROXY\) is 'host:1', which cannot be used"):
-        asyncio.run(download(URL, proxy="gopher://me:word@host:1"))
+        asyncio.run(download(PAGE, proxy="gopher://me:word@host:1"))
     with pytest.raises(FetchError, match=r"Connection refused.*\(asked through the proxy 127\.0\.0\.1:1\)"):
-        asyncio.run(download(URL, proxy="http://me:word@127.0.0.1:1"))
+        asyncio.run(download(PAGE, proxy="http://me:word@127.0.0.1:1"))
 
 
 @pytest.fixture
