@@ -268,8 +268,9 @@ def embedded_content(root: Any) -> str:
 # --- rendering, by markdownify: CommonMark with GitHub's tables ---------------------------------------------------------
 
 _LANGUAGE = re.compile(
-    r"(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+)"
-    r"(?!(?:default|none|text|plain|plaintext|highlight|notranslate|source|language)\b)([A-Za-z][\w+#.]{0,30})"
+    r"(?<!\S)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+)"
+    r"(?!(?:default|none|text|plain|plaintext|highlight|notranslate|source|language|copyable|wrap|wrapper|code|unknown)\b)"
+    r"([A-Za-z][\w+#.-]{0,30})"
 )
 _LINE_NUMBERS = frozenset(
     "linenos lineno linenodiv linenumber line-number line-numbers gutter blob-num ln-num hljs-ln-numbers"
