@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,68 @@ from tests.benchmarks import ROOT, keep, table
 from tests.benchmarks.server import BenchmarkServer
 
 QUESTIONS = {"ceo": "Who is the CEO of {company}?"}
-TURNS = 3
-Rows = list[tuple[str, ...]]
+TURNS = {"rows": 2000, "concurrency": 100, "turns": 3}
+
+# The settings of the server, the arguments of `client`, and the rows of the table: words, the figure, its divisor (the best
+# possible), the most that it may be (None: anything), and its unit. A server with a cap says 429, retry-after 1 s, above it.
+Figure = tuple[str, str, float, float | None, str]
+SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], list[Figure]]] = {
+    "plain": (
+        {"latency": 0.2},
+        TURNS,
+        [
+            ("2,000 rows, 200 ms, 100 at once: wall-clock time / limit", "seconds", 4.0, 1.25, ""),
+            ("… processor time a row", "cpu_ms_row", 1, 1.4, "ms"),
+            ("… rows lost", "lost", 1, 0, ""),
+        ],
+    ),
+    "capped": (
+        {"latency": 0.2, "cap": 20, "retry_after": 1.0},
+        TURNS | {"rows": 500},
+        [
+            ("429 above 20 at once, 500 rows: wall-clock time / limit", "seconds", 5.0, 1.3, ""),
+            ("… rows lost", "lost", 1, 0, ""),
+        ],
+    ),
+    "overloaded": (
+        {"latency": 0.2, "share_529": 0.02},
+        TURNS | {"turns": 1},
+        [
+            ("529 for 2 %, 2,000 rows: rows lost", "lost", 1, 0, ""),
+            ("… wall-clock time / limit", "seconds", 4.0, None, ""),
+        ],
+    ),
+    "large": (
+        {"latency": 0.0},
+        {"rows": 100_000, "concurrency": 64},
+        [
+            ("100,000 rows: memory growth a row", "kb_row", 1, 1.5, "kB"),
+            ("… processor time a row", "cpu_ms_row", 1, 1.4, "ms"),
+        ],
+    ),
+    "dask": (
+        {"latency": 0.2},
+        TURNS | {"workers": 2},
+        [
+            ("Dask, two workers, 2,000 rows: wall-clock time / one process", "times_one", 1, 1.2, ""),
+            ("… rows lost", "lost", 1, 0, ""),
+        ],
+    ),
+}
 
 
-def row(what: str, values: Sequence[float], limit: float | None, unit: str = "") -> tuple[str, ...]:
+def row(what: str, values: Sequence[float], limit: float | None, unit: str) -> tuple[str, ...]:
     """Return a row of the table: the median of what was measured, its spread, and the most that it may be (None: anything)."""
     middle = statistics.median(values)
     spread = f"{min(values):,.2f}–{max(values):,.2f}" if len(values) > 1 else ""
-    if limit is None:
-        return what, f"{middle:,.2f} {unit}".rstrip(), spread, "", ""
-    reached = "yes" if middle <= limit else "**no**"
-    return what, f"{middle:,.2f} {unit}".rstrip(), spread, f"≤ {limit:,.4g} {unit}".rstrip(), reached
+    reach = ("", "") if limit is None else (f"≤ {limit:,.4g} {unit}".rstrip(), "yes" if middle <= limit else "**no**")
+    return what, f"{middle:,.2f} {unit}".rstrip(), spread, *reach
 
 
 def client(rows: int, concurrency: int, turns: int = 1, workers: int = 0) -> list[dict[str, Any]]:
     """Enrich frames in this process; return for each turn seconds, processor milliseconds and kilobytes a row, rows lost.
 
-    With `workers`, each turn is run twice: here, and on a Dask cluster.
+    With `workers`, each turn is run twice, here and on a Dask cluster, and `times_one` compares their seconds.
     """
     places: list[Any] = [None]
     with contextlib.ExitStack() as stack:
@@ -58,7 +102,8 @@ def client(rows: int, concurrency: int, turns: int = 1, workers: int = 0) -> lis
         for place in places:
             warm = pd.DataFrame({"company": [f"warm {n}" for n in range(20)]})
             ipy_websearch.enrich(warm, QUESTIONS, progress=False, cluster=place)
-        return [turn(f"{number} {bool(place)}", rows, concurrency, place) for number in range(turns) for place in places]
+        found = [[turn(f"{number} {bool(place)}", rows, concurrency, place) for place in places] for number in range(turns)]
+    return [{**pair[-1], "times_one": pair[-1]["seconds"] / pair[0]["seconds"]} for pair in found]
 
 
 def turn(name: str, rows: int, concurrency: int, cluster: Any) -> dict[str, Any]:
@@ -104,72 +149,18 @@ if __name__ == "__main__":
     return found
 
 
-def _all(found: list[dict[str, Any]], name: str, by: float = 1.0) -> tuple[float, ...]:
-    return tuple(turn[name] / by for turn in found)
-
-
-def plain(home: str) -> Rows:
-    """2,000 rows of 200 ms, 100 at once; the best possible is 4.0 s."""
-    found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, turns=TURNS)
-    return [
-        row("2,000 rows, 200 ms, 100 at once: wall-clock time / limit", _all(found, "seconds", 4.0), 1.25),
-        row("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
-        row("… rows lost", _all(found, "lost"), 0),
-    ]
-
-
-def capped(home: str) -> Rows:
-    """A server that takes 20 at once and says 429, retry-after 1 s, above; the best possible is 5.0 s."""
-    found = run(home, {"latency": 0.2, "cap": 20, "retry_after": 1.0}, rows=500, concurrency=100, turns=TURNS)
-    return [
-        row("429 above 20 at once, 500 rows: wall-clock time / limit", _all(found, "seconds", 5.0), 1.3),
-        row("… rows lost", _all(found, "lost"), 0),
-    ]
-
-
-def overloaded(home: str) -> Rows:
-    """529 for 2 % of the requests."""
-    found = run(home, {"latency": 0.2, "share_529": 0.02}, rows=2000, concurrency=100)
-    return [
-        row("529 for 2 %, 2,000 rows: rows lost", _all(found, "lost"), 0),
-        row("… wall-clock time / limit", _all(found, "seconds", 4.0), None),
-    ]
-
-
-def large(home: str) -> Rows:
-    """100,000 rows, by how much the process grows; the frame that comes back is in it."""
-    found = run(home, {"latency": 0.0}, rows=100_000, concurrency=64)
-    return [
-        row("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
-        row("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
-    ]
-
-
-def dask(home: str) -> Rows:
-    """2,000 rows of 200 ms, 100 at once, on a cluster of two workers, in turns with one process."""
-    found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, workers=2, turns=TURNS)
-    one = statistics.median(_all(found[::2], "seconds"))
-    return [
-        row("Dask, two workers, 2,000 rows: wall-clock time / one process", _all(found[1::2], "seconds", one), 1.2),
-        row("… rows lost", _all(found[1::2], "lost"), 0),
-    ]
-
-
-SCENARIOS: dict[str, Callable[[str], Rows]] = {
-    scenario.__name__: scenario for scenario in (plain, capped, overloaded, large, dask)
-}
-
-
 def main() -> None:
     """Run the scenarios that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=", ".join(SCENARIOS))
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     args = parser.parse_args()
-    rows = Rows()
+    rows: list[tuple[str, ...]] = []
     for name in args.scenarios or SCENARIOS:
+        server, arguments, figures = SCENARIOS[name]
         with tempfile.TemporaryDirectory() as folder:
-            rows += SCENARIOS[name](folder)
+            found = run(folder, server, **arguments)
+        rows += [row(what, [turn[key] / best for turn in found], most, unit) for what, key, best, most, unit in figures]
     body = table("what | measured | spread | reach | reached", rows)
     keep("Enrichment", body, "`python -m tests.benchmarks.enrich --write`", write=args.write)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import date
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import ipy_websearch as web
+from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, run, search
 from tests.fakes.engines import hit
@@ -29,23 +29,6 @@ def test_rows_order_and_index_stay_and_columns_are_added(messages_api: Any) -> N
     assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of A"] and set(out.enrich_status) == {"ok"}
     assert len(messages_api.requests) == 2, "equal inputs are asked once"
     pd.testing.assert_frame_equal(frame, before)
-
-
-def test_several_columns_share_a_request_and_have_their_types(messages_api: Any) -> None:
-    columns = {
-        "ceo": "Who is the CEO of {company}?",
-        "founded": ("In what year was {company} founded?", int),
-        "listed": ("Is {company} listed?", bool),
-        "day": ("On which day was {company} founded?", date),
-        "size": ("How large is {company}?", ["small", "large"]),
-    }
-    messages_api.reply(record(ceo="Jo", founded=1999, listed=True, day="1999-02-03", size="small"))
-    messages_api.reply(record(ceo=None, founded="many", listed=None, day="soon", size="huge"))
-    out = web.enrich(companies("A", "B"), columns, concurrency=1, **ROW)
-    kinds = [str(out[name].dtype) for name in columns]
-    assert kinds[:3] == ["string", "Int64", "boolean"] and kinds[3].startswith("datetime64") and kinds[4] == "category"
-    assert (out.founded[0], out.listed[0], out.day[0].year, out["size"][0]) == (1999, True, 1999, "small")
-    assert out.iloc[1][list(columns)].isna().all() and len(messages_api.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -99,29 +82,16 @@ def test_a_stored_value_is_used_for_the_same_search_alone(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages_api.behave(boss)
-
-    async def enrich() -> None:
-        session = web.Session()
-        await session.enrich(companies("A"), CEO, progress=False, provider="brave")
-        await session.aclose()
-
-    for country in ("de", "fr"):
+    for country in ("de", "fr", "de"):
         monkeypatch.setenv("IPY_WEBSEARCH_COUNTRY", country)
-        asyncio.run(enrich())
+        web.api.end_session()
+        web.enrich(companies("A"), CEO, provider="brave", progress=False)
     assert len(messages_api.requests) == 2
 
 
 def test_overloads_and_rate_limits_lose_no_row(messages_api: Any) -> None:
-    seen: set[str] = set()
-
-    def behave(body: Any) -> Any:
-        name = company_in(body)
-        if name in seen or name not in ("C1", "C5", "C6"):
-            return boss(body)
-        seen.add(name)
-        return error(429, headers={"retry-after": "0.2"}) if name == "C1" else error(529)
-
-    messages_api.behave(behave)
+    refusals = {"C1": error(429, headers={"retry-after": "0.2"}), "C5": error(529), "C6": error(529)}
+    messages_api.behave(lambda body: refusals.pop(company_in(body), None) or boss(body))
     out = web.enrich(companies(*(f"C{n}" for n in range(20))), CEO, concurrency=4, **ROW)
     assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) == 23 and messages_api.most_active <= 4
 
@@ -173,18 +143,12 @@ def test_a_batch_costs_half_and_a_lost_one_is_booked_at_its_worst_and_asked_agai
     assert 0 < out.enrich_cost_usd[0] < 0.6
 
 
-def test_a_dry_interrupt_returns_the_frame_so_far(messages_api: Any, session: Any) -> None:
+def test_a_cancelled_run_keeps_what_is_filled(messages_api: Any, session: Any) -> None:
     messages_api.behave(lambda body: [boss(body), delay(0 if company_in(body) < "C05" else 60)])
     frame = companies(*(f"C{n:02}" for n in range(20)))
-
-    async def main() -> Any:
-        task = asyncio.create_task(session.enrich(frame, CEO, concurrency=4, **ROW))
-        await asyncio.to_thread(messages_api.wait, lambda api: len(api.requests) >= 9 and api.active == 4, 20)
-        task.cancel()
-        await asyncio.wait([task], timeout=10)
-        return task
-
-    assert asyncio.run(main()).done()
+    task = background.Task(lambda: session.enrich(frame, CEO, concurrency=4, **ROW))
+    messages_api.wait(lambda api: len(api.requests) >= 9 and api.active == 4, 20)
+    assert task.cancel()
     messages_api.behave(boss)
     asked = len(messages_api.requests)
     out = web.enrich(frame, CEO, **ROW)

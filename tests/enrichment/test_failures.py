@@ -132,25 +132,21 @@ def test_a_web_engine_that_stands_in_is_named_in_the_rows_and_the_report_and_not
     assert again.enrich_error.isna().all() and len(messages_api.requests) == 16
 
 
-def test_articles_of_the_package_are_no_answer_of_the_web(messages_api: Any, offline: list[str]) -> None:
-    """With no key and no network; unless they were named, or the built-in model asks."""
-    messages_api.behave(searches)
-    few = web.enrich(companies("Mars"), CEO, progress=False)
-    assert few.enrich_status[0] == "error" and "wikipedia could not be reached" in few.enrich_error[0]
-    for options in ({"provider": "local"}, {"model": "offline"}):
-        assert web.enrich(companies("Mars"), CEO, progress=False, **options).enrich_status[0] == "ok"
-
-
-def test_an_engine_with_a_refused_key_is_not_stood_in_for_by_the_articles(
-    messages_api: Any, brave_api: Any, offline: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("key", ["", "BSA-wrong-and-secret"])
+def test_articles_of_the_package_are_no_answer_of_the_web(
+    messages_api: Any, brave_api: Any, offline: list[str], monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    """The first of the chain, not asked for by name; nothing is kept, and with the right key the row is asked again."""
+    """With no network, and no key or a refused one; unless they are named, or the built-in model asks without a key. Nothing is
+    kept: with the right key the row is asked again."""
     messages_api.behave(searches)
     brave_api.allow_refusals = True
-    monkeypatch.setenv("BRAVE_API_KEY", "BSA-wrong-and-secret")
-    out = web.enrich(companies("Mars"), CEO, progress=False)
-    assert out.enrich_status[0] == "error" and out.ceo.isna().all() and web.api.session().enrich_store.listing().empty
-    assert "the key was refused" in out.enrich_error[0] and "secret" not in out.enrich_error[0]
+    monkeypatch.setenv("BRAVE_API_KEY", key)
+    few = web.enrich(companies("Mars"), CEO, progress=False).iloc[0]
+    told = "the key was refused" if key else "wikipedia could not be reached"
+    assert few.enrich_status == "error" and pd.isna(few.ceo) and told in few.enrich_error and "secret" not in few.enrich_error
+    assert web.api.session().enrich_store.listing().empty
+    for options in ({"provider": "local"}, *([] if key else [{"model": "offline"}])):
+        assert web.enrich(companies("Mars"), CEO, progress=False, **options).enrich_status[0] == "ok"
     monkeypatch.setenv("BRAVE_API_KEY", brave_api.key)
     again = web.enrich(companies("Mars"), CEO, progress=False)
     assert (again.enrich_status[0], again.ceo[0], pd.isna(again.enrich_error[0])) == ("ok", "Jo Doe", True)
@@ -192,9 +188,10 @@ def test_a_model_that_takes_nothing_from_the_start_is_given_up_soon(messages_api
     assert len(messages_api.requests) <= 40
 
 
-@pytest.mark.parametrize("refusal", [(402, "no credit"), (400, "Your credit balance is too low to access the Anthropic API.")])
-def test_credit_that_runs_out_later_keeps_what_was_filled(messages_api: Any, refusal: tuple[int, str]) -> None:
-    status, message = refusal
+@pytest.mark.parametrize(
+    ("status", "message"), [(402, "no credit"), (400, "Your credit balance is too low to access the Anthropic API.")]
+)
+def test_credit_that_runs_out_later_keeps_what_was_filled(messages_api: Any, status: int, message: str) -> None:
     messages_api.behave(lambda body: boss(body) if len(messages_api.requests) <= 30 else error(status, message=message))
     out = web.enrich(many(200), CEO, concurrency=4, **ROW)
     assert 26 <= (out.enrich_status == "ok").sum() <= 30 and set(out.enrich_status) == {"ok", "error"}

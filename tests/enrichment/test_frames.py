@@ -69,7 +69,8 @@ def test_each_kind_of_frame_comes_back_as_it_was_with_equal_values(kind: str, me
     assert {name: got[name] for name in (*ROWS, *COLUMNS)} == ROWS | EXPECTED
     assert got["enrich_status"] == ["ok", "ok", "skipped", "ok"]
     if kind == "pandas":
-        assert out.index.equals(given.index)
+        dtypes = ["string", "Int64", "Float64", "boolean", "datetime64[s]", "category", "object"]
+        assert out.index.equals(given.index) and [str(out[name].dtype) for name in COLUMNS] == dtypes
 
 
 def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any) -> None:

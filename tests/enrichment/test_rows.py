@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
@@ -21,8 +20,8 @@ from hypothesis import strategies as st
 import ipy_websearch
 from ipy_websearch import api
 from ipy_websearch.enrichment import batch
-from ipy_websearch.enrichment.columns import fields_in, fill, fit, parse_columns
-from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.enrichment.columns import fit, parse_columns
+from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import CEO, companies, company_in, record, results_of, search
 from tests.contract.helpers import ROW as QUIET
 from tests.contract.helpers import boss as echo
@@ -113,102 +112,44 @@ def test_what_was_paid_for_is_found_while_another_program_locks_the_file(message
 def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text instead of a record: asked once more; text again is the row's error."""
     monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
-    messages_api.reply("It is Jo.")
-    messages_api.reply(record(ceo="Jo"))
-    messages_api.reply("It is Jo.")
-    messages_api.reply("As I said: Jo.")
+    for said in ("It is Jo.", record(ceo="Jo"), "It is Jo.", "As I said: Jo."):
+        messages_api.reply(said)
     out = ipy_websearch.enrich(companies(*"AB"), CEO, concurrency=1, **QUIET)
     assert out.ceo[0] == "Jo" and "did not call record" in out.enrich_error[1]
     assert "tool_choice" not in messages_api.bodies[0] and messages_api.bodies[1]["messages"][-1]["role"] == "user"
 
 
-# --- doors --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
-        ("%%enrich companies\nceo: int", "the question for 'ceo' names no column"),
-        ("%%enrich companies\nceo: Who leads {company}?\nceo: Who leads {company}?", "stands twice"),
-        ("%%enrich compnies\nceo: Who leads {company}?", "did you mean 'companies'"),
-        ("%%enrich companies\nceo Who leads?", "cannot read the line"),
-        ("%%enrich companies\n\n", "no column"),
-        ("%%enrich\nceo: Who leads {company}?", "needs the name"),
-    ],
-)
-def test_mistakes_in_the_cell_are_one_line(shell: Any, cell: str, message: str) -> None:
-    """The magic says what it could not read."""
-    shell.run("import pandas as pd\ncompanies = pd.DataFrame({'company': ['A']})")
-    ran = shell.run(cell)
-    assert not ran.ok and message in str(ran.error)
-
-
-# --- values ---------------------------------------------------------------------------------------------------------------
-
-
-def answers(fake: Any, kind: Any, written: Sequence[Any]) -> list[Any]:
-    """Return what becomes of these values of a model in a column of a type, None where nothing does."""
-    fake.behave(lambda body: record(value=written[int(company_in(body).removeprefix("C"))]))
-    frame = companies(*(f"C{n}" for n in range(len(written))))
-    out = ipy_websearch.enrich(frame, {"value": ("{company}?", kind)}, **QUIET)
-    return [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in out.value]
-
-
 # --- what a model writes ------------------------------------------------------------------------------------------------
 
-NUMBERS: list[tuple[Any, int | None, float | None]] = [
-    ("1,500", 1500, 1500.0),
-    ("1,234,567.5", None, 1234567.5),
-    ("12,34,567", None, None),
-    ("1.234.567", None, None),
-    ("1.234,5", None, None),
-    ("-5", -5, -5.0),
-    (1.5e3, 1500, 1500.0),
-    (2.5, None, 2.5),
-    ("3,14", None, None),
-    ("1,5", None, None),
-    ("0,500", None, None),
-    ("12,34,5", None, None),
-    ("2.000", None, 2.0),
-    ("about 5", None, None),
-    ("5 km", None, None),
-    ("9" * 5000, None, None),
-    (10**400, None, None),
-    (2**63, None, float(2**63)),
-    (True, None, None),
-    (7, 7, 7.0),
+WHOLE = [("1,500", 1500), ("-5", -5), (1.5e3, 1500), (7, 7), (10**400, None), (2**63, None)]
+REAL = [("1,234,567.5", 1234567.5), ("1,500", 1500.0), (2.5, 2.5), ("2.000", 2.0), (2**63, float(2**63)), ("9" * 5000, None)]
+NO_NUMBERS = ["12,34,567", "1.234.567", "1.234,5", "3,14", "1,5", "0,500", "12,34,5", "about 5", "5 km", True]
+NOTHING = ["N/A", "not found", "Unknown.", "NULL", "-", " — ", "", "n.a."]
+NAMES = ["Na", "None", "Nan", "Unknown Pleasures", "0"]
+VALUES: list[tuple[Any, list[Any], list[Any]]] = [
+    (int, [text for text, _ in WHOLE], [number for _, number in WHOLE]),
+    (int, [*NO_NUMBERS, 2.5, "2.000"], [None] * 12),
+    (float, [text for text, _ in REAL], [number for _, number in REAL]),
+    (float, NO_NUMBERS, [None] * 10),
+    (date, ["1998-03-04", "1998-03-04T23:00:00Z"], [pd.Timestamp("1998-03-04")] * 2),
+    (date, ["03/04/1998", "1998", "March 1998", "1998-03-04 or later", 1998], [None] * 5),
+    *((kind, NOTHING, [None] * 8) for kind in (str, int, float, bool, date, list[str], ["yes", "no"])),
+    (str, NAMES, NAMES),
+    (["Known", "Unknown", "N/A"], ["unknown", "n/a", "not found"], ["Unknown", "N/A", None]),
+    (list[str], [["a", "N/A", None, "", "the unknown"]], [["a", "the unknown"]]),
 ]
 
 
-def test_a_number_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
-    """Thousands in groups of three are read, a decimal comma is not taken for them, and nothing is guessed."""
-    written = [text for text, _, _ in NUMBERS]
-    assert answers(messages_api, int, written) == [whole for _, whole, _ in NUMBERS]
-    assert answers(messages_api, float, written) == [real for _, _, real in NUMBERS]
-
-
-def test_a_date_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
-    """As it was asked for, with a time or without; not those that differ from continent to continent."""
-    good, other = ["1998-03-04", "1998-03-04T23:00:00Z"], ["03/04/1998", "1998", "March 1998", "1998-03-04 or later", 1998]
-    found = answers(messages_api, date, [*good, *other])
-    assert found == [pd.Timestamp("1998-03-04")] * len(good) + [None] * len(other)
-
-
-@pytest.mark.parametrize("kind", [str, int, float, bool, date, list[str], ["yes", "no"]])
-def test_words_for_nothing_are_null_and_kept_as_such(messages_api: Any, kind: Any) -> None:
-    """N/A and its like say that nothing was found, in a column of any type: missing, no fault, not asked again."""
-    words = ["N/A", "not found", "Unknown.", "NULL", "-", " — ", "", "n.a."]
-    for _ in range(2):
-        assert answers(messages_api, kind, words) == [None] * len(words)
-    assert len(messages_api.requests) == len(words)
-
-
-def test_words_that_are_answers_stay(messages_api: Any) -> None:
-    """Symbols and names that look like nothing, choices with such a word, and items that only contain one."""
-    words = ["Na", "None", "Nan", "Unknown Pleasures", "0"]
-    assert answers(messages_api, str, words) == words
-    assert answers(messages_api, ["Known", "Unknown", "N/A"], ["unknown", "n/a", "not found"]) == ["Unknown", "N/A", None]
-    assert answers(messages_api, list[str], [["a", "N/A", None, "", "the unknown"]]) == [["a", "the unknown"]]
+@pytest.mark.parametrize(("kind", "written", "kept"), VALUES)
+def test_a_value_is_read_in_one_way_or_not_at_all(messages_api: Any, kind: Any, written: list[Any], kept: list[Any]) -> None:
+    """Nothing is guessed: a decimal comma is not taken for thousands, and no day for another one. N/A and its like say that
+    nothing was found, which is kept; symbols and names that look like nothing are answers, and so are choices."""
+    messages_api.behave(lambda body: record(value=written[int(company_in(body).removeprefix("C"))]))
+    frame = companies(*(f"C{n}" for n in range(len(written))))
+    for _ in range(2 if written is NOTHING else 1):
+        out = ipy_websearch.enrich(frame, {"value": ("{company}?", kind)}, **QUIET)
+        assert [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in out.value] == kept
+    assert len(messages_api.requests) == len(written)
 
 
 MIXED = {"name": "{company}?", "size": ("{company}?", int), "born": ("{company}?", date), "head": "{company}?"}
@@ -238,15 +179,10 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
 
 
 def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> None:
-    """With nothing to show for it, it is an error like others: in the report, and the end of a run that only has such."""
+    """With nothing to show for it, it is an error like others."""
     messages_api.behave(lambda body: record(size="many" if company_in(body) == "A" else 3))
-    size = {"size": ("{company}?", int)}
-    out = ipy_websearch.enrich(companies("A", "B"), size, **QUIET)
+    out = ipy_websearch.enrich(companies("A", "B"), {"size": ("{company}?", int)}, **QUIET)
     assert list(out.enrich_status) == ["error", "ok"] and "“many” is no int" in out.enrich_error[0]
-    messages_api.behave(lambda body: record(size="many"))
-    with pytest.raises(EnrichmentError, match="“many” is no int"):
-        ipy_websearch.enrich(companies(*(f"C{n}" for n in range(100))), size, concurrency=1, **QUIET)
-    assert len(messages_api.requests) < 30
 
 
 def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any) -> None:
@@ -255,9 +191,10 @@ def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any
     kinds = {"staff": int, "share": float, "born": date, "listed": bool, "size": ["big", "small"], "moons": list[str]}
     written = {"staff": "1,234", "share": "12 %", "born": "March 4, 1998", "listed": "yes", "size": "Big", "moons": "one, two"}
     messages_api.reply(json.dumps(written))
-    row = ipy_websearch.enrich(companies("A"), {n: ("{company}?", kind) for n, kind in kinds.items()}, **QUIET).iloc[0]
+    columns = {name: ("{{x}} {company}?", kind) for name, kind in kinds.items()}
+    row = ipy_websearch.enrich(companies("A {x}"), columns, **QUIET).iloc[0]
     asked = messages_api.bodies[0]["messages"][0]["content"][0]["text"]
-    assert "born: A? (type: date)" in asked and "size: A? (type: one of ['big', 'small'])" in asked
+    assert "born: {x} A {x}? (type: date)" in asked and "size: {x} A {x}? (type: one of ['big', 'small'])" in asked
     assert (row.staff, row.listed, row["size"]) == (1234, True, "big") and row[["share", "born", "moons"]].isna().all()
     assert all(f"{name} is left out" in row.enrich_error for name in ("share", "born", "moons"))
 
@@ -295,13 +232,6 @@ def test_every_kind_of_nan_is_missing(messages_api: Any) -> None:
     kinds = [np.float32("nan"), Decimal("NaN"), np.datetime64("NaT", "s"), pd.NaT, pd.NA, None, complex("nan")]
     frame = companies(*kinds).astype(object)
     assert set(ipy_websearch.enrich(frame, CEO, **QUIET).enrich_status) == {"skipped"} and not messages_api.requests
-
-
-@given(st.text(), st.text())
-def test_templates_put_values_in_once(value: str, other: str) -> None:
-    """Braces in a value are text, and escaped braces in the template are braces."""
-    assert fill("{{x}} {a} and {b}", {"a": value, "b": other}) == f"{{x}} {value} and {other}"
-    assert fields_in("it", "{{x}} {a} and {b c} {a}", ["a", "b c"]) == ("a", "b c")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))

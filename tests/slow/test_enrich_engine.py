@@ -1,25 +1,19 @@
-"""The engine of enrichment: refusals, kills, several kernels, and the corpus filled by the offline model."""
+"""The engine of enrichment against a server of its own process: kills, and answers that are lost."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import ipy_websearch
-from tests.benchmarks import ROOT
 from tests.benchmarks.server import BenchmarkServer
-from tests.fakes.warm import python
+from tests.contract.helpers import CEO, companies, run, start
 
-CEO = {"ceo": "Who is the CEO of {company}?"}
 RUN = """
 import sys, pandas, ipy_websearch
 frame = pandas.DataFrame({"company": [f"C{n}" for n in range(int(sys.argv[1]))]})
@@ -37,33 +31,25 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BenchmarkServer]:
         yield made
 
 
-def kernel(rows: int) -> subprocess.Popen[str]:
-    """Start an enrichment in a process of its own."""
-    return subprocess.Popen(
-        [*python(), "-c", RUN, str(rows)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
-
-
 def test_a_kill_loses_at_most_the_rows_in_flight(server: BenchmarkServer, tmp_path: Path) -> None:
     """`kill -9` at a third, then again: no more than `concurrency` requests were for nothing. What is paid for is kept."""
-    process = kernel(150)
+    process = start(RUN, "150")
     while server.stats()["answered"] < 50:
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.communicate()
     with closing(sqlite3.connect(tmp_path / "websearch/ledger.sqlite")) as kept:
         paid, stored = "SELECT count(*) FROM ledger WHERE usd > 0", "SELECT count(*) FROM answers WHERE usd > 0"
         rows, booked, answers = kept.execute(f"SELECT (SELECT count(*) FROM ledger), ({paid}), ({stored})").fetchone()
     assert rows == booked == answers > 0
-    again = kernel(150)
-    assert again.communicate()[0].strip() == "150"
+    assert run(RUN, "150").stdout.strip() == "150"
     assert 0 <= server.stats()["requests"] - 150 <= 10
 
 
 def test_a_ceiling_counts_answers_that_were_lost(server: BenchmarkServer) -> None:
     """The server bills what it has answered, read or not: all of it stays below the ceiling."""
     server.set(broken_every=2, latency=0.01)
-    frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
+    frame = companies(*(f"C{n}" for n in range(100)))
     out = ipy_websearch.enrich(frame, CEO, model="claude-haiku-4-5", max_searches=0, budget_usd=0.1, progress=False)
     answered = int(server.stats()["answered"])
     assert "budget" in set(out.enrich_status) and answered >= 3
