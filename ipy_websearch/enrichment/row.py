@@ -49,7 +49,7 @@ TOOL_TIMEOUT_S = 600.0
 # for 429s without a `retry-after`: with the waits between the attempts, a run ends within ten seconds.
 PATIENCE_S, START_S = 30.0, 5.0
 
-# So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
+# So many rows are begun before one has succeeded. When all of them fail, the run ends.
 PROBES = 20
 
 

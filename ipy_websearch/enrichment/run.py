@@ -2,7 +2,7 @@
 
 Rows are asked for by an `Ask`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It
 passes each row's outcome to `finish`. The run stops by itself when the budget is used up, at a failure that every further row
-would meet, and when the first rows all fail alike. Every row has a status afterwards.
+would meet, and when the first rows all fail. Every row has a status afterwards.
 """
 
 from __future__ import annotations
