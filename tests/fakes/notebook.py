@@ -33,9 +33,8 @@ def run_cells(cells: Sequence[str] | Any, folder: Path, *, env: Mapping[str, str
     from nbclient import NotebookClient
     from traitlets.config import Config
 
-    notebook = cells
-    if not isinstance(cells, nbformat.NotebookNode):
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    is_whole = isinstance(cells, nbformat.NotebookNode)
+    notebook = cells if is_whole else nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:  # their addresses may have a hundred characters at most
         client = NotebookClient(
             notebook,

@@ -57,9 +57,8 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for tool in body.get("tools") or []:
         yield "tool", tool
     settings = json.dumps([body.get("tool_choice"), body.get("thinking")], sort_keys=True)
-    messages = [("system", body.get("system") or [])]
-    messages += [(message["role"] + settings, message["content"]) for message in body["messages"]]
-    for seed, content in messages:
+    messages = ((message["role"] + settings, message["content"]) for message in body["messages"])
+    for seed, content in (("system", body.get("system") or []), *messages):
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             yield seed, block
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,12 @@ from traitlets.config import Config
 
 
 class Output(NamedTuple):
-    """One display: its mimebundle, its id, and whether it replaces the display of that id."""
+    """One display: its mimebundle, its id, whether it replaces the display of that id, and when it came."""
 
     data: dict[str, Any]
     display_id: str | None = None
     update: bool = False
+    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class RecordingPublisher(DisplayPublisher):
 
     def publish(self, data: Any, metadata: Any = None, *_: Any, transient: Any = None, update: bool = False, **__: Any) -> None:
         """Keep one display."""
-        self.shell.recorded.append(Output(dict(data), (transient or {}).get("display_id"), update))
+        self.shell.recorded.append(Output(dict(data), (transient or {}).get("display_id"), update, time.monotonic()))
 
 
 class RecordingHook(DisplayHook):

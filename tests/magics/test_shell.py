@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
 import json
-import subprocess
-import sys
-import threading
-import time
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -25,9 +20,9 @@ from ipy_websearch.magics.arguments import MAX_CHARS, RawLine, as_text, interpol
 from ipy_websearch.magics.ask import ask
 from ipy_websearch.magics.search import fetch, search
 from ipy_websearch.magics.websearch import COMMANDS, USAGE, websearch
-from tests.contract.helpers import boss, companies, company_in
+from tests.contract.helpers import boss, companies, company_in, run
 from tests.fakes.engines import hit
-from tests.fakes.notebook import interrupted_when, subprocess_environment
+from tests.fakes.notebook import interrupted_when
 from tests.fakes.replies import delay, slow, tool_use
 
 
@@ -121,7 +116,10 @@ def test_what_is_cut_and_what_is_misspelt_is_told(capsys: pytest.CaptureFixture[
 
 # --- Loading
 
-HEAVY = set("asyncio pandas numpy anthropic httpx aiohttp pydantic lxml yaml sqlite3 narwhals nh3 jinja2".split())
+HEAVY = set(
+    "asyncio pandas numpy anthropic httpx aiohttp pydantic lxml yaml sqlite3 narwhals nh3 jinja2 ipy_websearch.session "
+    "ipy_websearch.api ipy_websearch.results ipy_websearch.display.render".split()
+)
 LOADED = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -134,14 +132,10 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def test_loading_is_silent_and_imports_nothing_heavy() -> None:
-    command, environment = [sys.executable, "-c", LOADED], subprocess_environment()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
+    done = run(LOADED, warm=False)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
     loaded = json.loads(done.stdout)
-    assert not HEAVY & {name.split(".")[0] for name in loaded}
-    assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.render"} & set(
-        loaded
-    )
+    assert not HEAVY & {*loaded, *(name.split(".")[0] for name in loaded)}
 
 
 # --- Tab on a line of our magics offers what may stand there, and nothing elsewhere
@@ -227,14 +221,8 @@ def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, sh
 def test_stop_ends_an_answer_and_keeps_its_text_so_far(messages_api: Any, shell: Any) -> None:
     """■ in a kernel and Ctrl-C in a terminal are the same interrupt of the main thread."""
     messages_api.reply("Matz wrote Ruby. " * 3000, slow(0.05))
-
-    def press() -> None:
-        while "Matz wrote" not in "".join(output.data["text/html"] for output in list(shell.ip.recorded)):
-            time.sleep(0.01)
-        _thread.interrupt_main()
-
-    threading.Thread(target=press, daemon=True).start()
-    ran = shell.run("%ask -o a who wrote Ruby?")
+    with interrupted_when(lambda: any("Matz wrote" in output.data["text/html"] for output in list(shell.ip.recorded))):
+        ran = shell.run("%ask -o a who wrote Ruby?")
     assert (ran.stdout + ran.stderr).startswith("Interrupted: ") and "<strong>Interrupted</strong>" in ran.html
     answer = shell.ns["a"]
     assert answer.limit == "interrupted" and answer.text.startswith("Matz wrote") and len(answer.text) < 17 * 2900

@@ -17,8 +17,6 @@ pexpect = pytest.importorskip("pexpect", reason="pseudo-terminals are POSIX")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
 _COMMAND = "--simple-prompt --no-banner --no-confirm-exit --colors=nocolor --HistoryManager.enabled=False --ext=ipy_websearch"
 INTERRUPT = "\x03"
-# Seconds: a third of what each of the two would take if it were not given up.
-GIVEN_UP_S = 10
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def terminal(messages_api: Any, brave_api: Any) -> Iterator[Any]:
 def told(terminal: Any, line: str, until: str) -> str:
     """Type a line, or press Ctrl-C, and return what comes before some text."""
     terminal.send(line if line == INTERRUPT else f"{line}\n")
-    terminal.expect_exact(until, timeout=GIVEN_UP_S if line == INTERRUPT else -1)
+    terminal.expect_exact(until, timeout=10 if line == INTERRUPT else -1)  # a third of what would run otherwise
     return _CONTROL.sub("", terminal.before)
 
 
