@@ -212,18 +212,14 @@ def test_every_payload_is_harmless_in_every_file(tmp_path: Path) -> None:
         assert problems((tmp_path / "r.md").read_text()) == []
 
 
-def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) -> None:
-    """One clear line, the file as it was; --force replaces it, wherever the option stands."""
-    shell.run("a = %ask --provider local -m offline moons of Mars")
-    (tmp_path / "r.html").write_text("mine")
-    error = shell.run("%websearch export r.html").error
-    assert isinstance(error, ConfigError) and "--force" in str(error) and (tmp_path / "r.html").read_text() == "mine"
-    assert shell.run("%websearch export --force r.html").ok and "moons of Mars" in (tmp_path / "r.html").read_text()
-
-
-def test_an_export_that_fails_midway_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "r.md").write_text("mine")
+def test_an_export_replaces_no_file_unless_forced_and_one_that_fails_midway_leaves_it_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "r.md"
+    path.write_text("mine")
+    with pytest.raises(ConfigError, match="exists; --force replaces it"):
+        export([answer()], path)
     full = mock.patch.object(Path, "write_text", side_effect=OSError(27, "File too large"))
     with full, pytest.raises(ConfigError, match="cannot write .*r.md: File too large"):
-        export([answer()], tmp_path / "r.md", force=True)
-    assert (tmp_path / "r.md").read_text() == "mine" and not list(tmp_path.glob(".export*"))
+        export([answer()], path, force=True)
+    assert path.read_text() == "mine" and not list(tmp_path.glob(".export*"))
+    export([answer()], path, force=True)
+    assert "Two moons" in path.read_text()
