@@ -64,6 +64,8 @@ def _opened(client: ModelClient) -> Iterator[anthropic.AsyncAnthropic]:
         with client.opened() as sdk:
             yield sdk
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
-        text = f"the answer is not of the Message Batches API ({excerpt(str(exc).encode(), 80)}); is ANTHROPIC_BASE_URL right?"
-        kind = "truncated" if isinstance(exc, ValueError) else NO_MESSAGE
-        raise ModelError(text, status=200, kind=kind) from exc
+        raise ModelError(
+            f"the answer is not of the Message Batches API ({excerpt(str(exc).encode(), 80)}); is ANTHROPIC_BASE_URL right?",
+            status=200,
+            kind="truncated" if isinstance(exc, ValueError) else NO_MESSAGE,
+        ) from exc

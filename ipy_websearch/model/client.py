@@ -488,8 +488,6 @@ SPENT = "billing_error"  # the API's kind for an account whose money is used up,
 _TRANSIENT = frozenset(
     "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
 )
-_NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
-_MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
@@ -523,8 +521,8 @@ def is_transient(error: ModelError) -> bool:
 
 def may_be_billed(error: ModelError | None) -> bool:
     """Return whether a request of which no usage came may be billed: it went out, and was not refused."""
-    kinds = {None: _MAYBE_BILLED, 200: (*_MAYBE_BILLED, NO_MESSAGE)}
-    return error is None or error.kind in kinds.get(error.status, ())
+    sent = ("connection_lost", "truncated", "timeout_error", "")
+    return error is None or error.kind in {None: sent, 200: (*sent, NO_MESSAGE)}.get(error.status, ())
 
 
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
@@ -532,8 +530,8 @@ def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = s
     status, headers, named = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
     wait_s, kind = retry_after(headers), "do_not_retry" if headers.get("x-should-retry") == "false" else named
-    known = {405: 404, 502: 500, 503: 500, 504: 500, 529: 500}.get(status, status)
-    known = 413 if status == 400 and "prompt is too long" in detail else known
+    is_long = status == 400 and "prompt is too long" in detail
+    known = 413 if is_long else {405: 404, 502: 500, 503: 500, 504: 500, 529: 500}.get(status, status)
     capped = status == 429 and wait_s is None and re.search("spend|credit|billing|monthly|quota|usage limit", detail, re.I)
     # An account without money gets a 400 too, beside the documented 402.
     if status == 402 or capped or (status == 400 and re.search("credit balance|usage limit", detail, re.I)):
@@ -563,7 +561,13 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
     detail = shorten(redact(plain(said) or name), 160)
     # What aiohttp raises after the request, httpx calls ConnectError too.
-    sent = name not in _NEVER_SENT or type(cause.__cause__).__name__ in ("ServerDisconnectedError", "ClientOSError")
+    sent = type(cause.__cause__).__name__ in ("ServerDisconnectedError", "ClientOSError") or name not in (
+        "ConnectError",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "UnsupportedProtocol",
+        "ProxyError",
+    )
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     advice = "check ANTHROPIC_BASE_URL, where it is set, and the network, or use --model offline"
     return ModelError(f"could not reach the model at {address}: {detail}; {advice}", kind=kind)

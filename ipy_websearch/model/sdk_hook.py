@@ -317,13 +317,12 @@ def _release(call: InterceptedCall) -> None:
         background.Task(close).wait(1.0)
 
 
-async def _frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:
+async def _frames(events: AsyncGenerator[list[Event], None], made: list[Event] | None) -> AsyncGenerator[bytes, None]:
     """Yield the caller's stream as server-sent events, with a `ping` whenever nothing has come for a while between two blocks:
-    within one, the model is writing, and no tool runs.
+    within one, the model is writing, and no tool runs. `made` are the first events.
 
     What cannot be mended ends it with an `error` event, as the API's own streams end.
     """
-    made: list[Event] | None = begun
     coming: asyncio.Future[list[Event] | None] | None = None
     try:
         while made is not None:
@@ -513,11 +512,12 @@ class Upstream:
 
 def _bare_client(address: str) -> Any:
     """Return a client without a key, a cookie or a trace of its own: what goes up is the caller's."""
-    jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
     return anthropic.AsyncAnthropic(
         api_key="none",
         base_url=address,
-        http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False, cookies=jar),
+        http_client=anthropic.DefaultAsyncHttpxClient(
+            follow_redirects=False, cookies=CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        ),
         default_headers=cast(Any, {"Authorization": anthropic.omit}),
         max_retries=0,
         open_telemetry={"traces": False, "propagation": False},
