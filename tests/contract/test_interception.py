@@ -29,8 +29,7 @@ def test_one_call_searches_and_answers_in_the_native_shape(client: Any, messages
     message = client.messages.create(**ASKED)
     assert kinds(message) == ["text", *PAIR, *PAIR, "text"] and message.stop_reason == "end_turn"
     assert sorted(brave_api.queries) == ["ruby author", "ruby year"]
-    calls = [block for block in message.content if block.type == "server_tool_use"]
-    answers = [block for block in message.content if block.type == "web_search_tool_result"]
+    calls, answers = ([block for block in message.content if block.type == kind] for kind in PAIR)
     assert [call.id for call in calls] == [answer.tool_use_id for answer in answers] and calls[0].name == "web_search"
     (citation,) = message.content[-1].citations
     assert citation.type == "web_search_result_location" and citation.url == answers[0].content[0].url
