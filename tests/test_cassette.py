@@ -116,9 +116,13 @@ def test_a_lesson_is_the_same_without_keys_and_network_and_costs_nothing(lesson:
         "In 1995.",
         tool_use("answer_table", {"rows": [{"name": "Ruby", "year": 1995, "source": ""}]}),
     )
-    table = '%ask --table "name, year: int" -o c when did they appear?'
-    cells = ["a = %ask who wrote Ruby?", "b = %ask --follow and when?", table, "d = %search moons of Mars"]
-    (first, *_), (again, *_) = lesson.twice(*cells, names="abc")
+    (first, *_), (again, *_) = lesson.twice(
+        "a = %ask who wrote Ruby?",
+        "b = %ask --follow and when?",
+        '%ask --table "name, year: int" -o c when did they appear?',
+        "d = %search moons of Mars",
+        names="abc",
+    )
     assert first.cost_usd > 0 and first.replayed_from == ""
     answers, costs = [lesson.shell.ns[name] for name in "abc"], lesson.shell.run("%cost --rows").value
     assert answers[2].to_frame().year.tolist() == [1995] and {answer.replayed_from for answer in answers} == {TAPE}
@@ -238,9 +242,8 @@ def test_files_of_one_name_in_several_folders_are_not_mixed_up_and_a_missing_pag
 
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
     lesson.shell.run("%search moons of Mars")
-    cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]
     for run in (lesson.record, lesson.replay):
-        run(*cells)
+        run("a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars")
         assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False]
     assert sum("kind" in entry for entry in lesson.entries) == 2
 

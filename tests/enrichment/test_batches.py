@@ -36,11 +36,6 @@ def quick(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(batch, name, 0.01)
 
 
-def created(fake: Any) -> int:
-    """Return how many batches were handed in."""
-    return sum(line == "POST " for line in fake.batches.log)
-
-
 def left(messages_api: Any, *names: str) -> pd.DataFrame:
     """Return what a call gives that is interrupted when its batch has been handed in; the batch goes on."""
     messages_api.batches.polls = 10**6
@@ -62,12 +57,11 @@ def test_two_kernels_that_ask_for_the_same_rows_at_once_pay_for_them_once(messag
     messages_api.batches.polls = 10
 
     async def both() -> None:
-        calls = (ipy_websearch.Session().enrich(companies(*"ABC"), CEO, **BATCH) for _ in range(2))
-        for out in await asyncio.gather(*calls):
+        for out in await asyncio.gather(*(ipy_websearch.Session().enrich(companies(*"ABC"), CEO, **BATCH) for _ in range(2))):
             assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of C"]
 
     asyncio.run(both())
-    assert created(messages_api) == 1 and len(ipy_websearch.cost(everything=True)) == 3
+    assert messages_api.batches.log.count("POST ") == 1 and len(ipy_websearch.cost(everything=True)) == 3
 
 
 def test_a_batch_whose_kernel_ended_while_it_was_sent_is_booked_at_its_worst(
@@ -111,7 +105,7 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_ap
         made.polls_left = 1
     again = ipy_websearch.enrich(companies(*"CDBA"), CEO, resume=False, **BATCH)
     assert list(again.ceo) == [f"Boss of {name}" for name in "CDBA"]
-    assert created(messages_api) == 2 and len(messages_api.requests) == 4 and ceiling.reserved == 0
+    assert messages_api.batches.log.count("POST ") == 2 and len(messages_api.requests) == 4 and ceiling.reserved == 0
 
 
 def test_a_killed_kernel_pays_for_nothing_twice(messages_api: Any) -> None:
@@ -147,7 +141,7 @@ def test_a_budget_holds_for_the_worst_case_of_what_is_handed_in(messages_api: An
     monkeypatch.setattr(batch, "CHUNK_ROWS", 2)
     out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(60))), CEO, budget_usd=0.002, **BATCH)
     assert set(out.enrich_status) == {"ok", "budget"} and 5 < sum(out.enrich_status == "ok") == len(messages_api.requests)
-    assert created(messages_api) > 1 and out.enrich_cost_usd.sum() <= 0.002
+    assert messages_api.batches.log.count("POST ") > 1 and out.enrich_cost_usd.sum() <= 0.002
 
 
 def test_a_batch_that_is_gone_is_asked_by_the_next_call(messages_api: Any) -> None:
@@ -163,7 +157,7 @@ def test_nothing_is_sent_that_could_not_be_found_again(messages_api: Any, monkey
     monkeypatch.setattr(Ledger, "flush", lambda ledger: False)  # stands for a full disk
     with pytest.raises(EnrichmentError, match="the ledger cannot be written.*nothing more was sent"):
         ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-    assert created(messages_api) == 0
+    assert messages_api.batches.log.count("POST ") == 0
 
 
 @pytest.mark.parametrize(
@@ -229,7 +223,7 @@ def test_failures_that_pass_are_waited_out_and_the_bar_says_so(
     shown = "".join(capsys.readouterr())  # in a kernel's process the bar is written to the other one
     assert "3 in 2 batches at the API" in shown and "529" in shown
     assert out.ceo.notna().all() and len(messages_api.requests) == 3
-    assert created(messages_api) == 4, "refused twice; sent; the next"
+    assert messages_api.batches.log.count("POST ") == 4, "refused twice; sent; the next"
 
 
 def test_without_a_network_it_ends(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

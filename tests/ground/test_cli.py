@@ -161,8 +161,8 @@ def test_an_agent_searches_reads_asks_and_sees_what_it_cost(messages_api: Any, b
 def test_rows_go_in_and_filled_rows_come_out_with_progress(messages_api: Any, session: Session) -> None:
     messages_api.behave(lambda body: (boss(body), delay(0.3)))
     rows = [{"company": "C01", "n": 2**53 + 1, "tags": ["a"]}, {"company": "C02", "n": None}]
-    asked = {"rows": rows, "columns": {"ceo": "Who is the CEO of {company}?", "n_ok: bool": "Is {company} fine?"}}
-    (result,), seen = calls(session, ("enrich", asked | {"max_searches": 0}))
+    columns = {"ceo": "Who is the CEO of {company}?", "n_ok: bool": "Is {company} fine?"}
+    (result,), seen = calls(session, ("enrich", {"rows": rows, "columns": columns, "max_searches": 0}))
     filled = result.structured_content
     assert [{name: row[name] for name in given} for row, given in zip(filled["rows"], rows, strict=True)] == rows
     assert [row["ceo"] for row in filled["rows"]] == ["Boss of C01", "Boss of C02"] and filled["errors"] == 0
@@ -181,5 +181,4 @@ def test_a_failure_is_a_tool_error_of_one_line(brave_api: Any, session: Session)
     }
     results, _ = calls(session, *failures.values())
     for words, failed in zip(failures, results, strict=True):
-        (said,) = failed.content
-        assert failed.is_error and words in said.text and "\n" not in said.text
+        assert failed.is_error and words in failed.content[0].text and "\n" not in failed.content[0].text

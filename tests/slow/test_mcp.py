@@ -15,7 +15,6 @@ from mcp import Client, StdioServerParameters, stdio_client
 from tests.fakes import warm
 
 ARGUMENTS = ["-m", "ipy_websearch.mcp"]
-SEARCH = {"query": "moons of Mars", "provider": "local"}
 
 
 def searched(place: Any) -> str:
@@ -23,7 +22,7 @@ def searched(place: Any) -> str:
 
     async def main() -> Any:
         async with Client(place) as client:
-            return await client.call_tool("search", SEARCH)
+            return await client.call_tool("search", {"query": "moons of Mars", "provider": "local"})
 
     return str(asyncio.run(main()).structured_content["results"][0]["title"])
 

@@ -23,14 +23,10 @@ from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import delay, error, refusal, stop, tool_use, usage
 
 
-def question(body: dict[str, Any]) -> str:
-    """Return what a request asks."""
-    return str(body["messages"][0]["content"][0]["text"])
-
-
 def echo(body: dict[str, Any]) -> Any:
     """Answer with the context."""
-    return f"about {question(body).partition(chr(10))[0].removeprefix('Context: ')}"
+    asked = body["messages"][0]["content"][0]["text"]
+    return f"about {asked.partition(chr(10))[0].removeprefix('Context: ')}"
 
 
 @pytest.fixture
@@ -235,7 +231,7 @@ def test_ctrl_c_stops_the_sending_and_what_was_answered_is_kept(
     messages_api: Any, con: Any, shell: Any, monkeypatch: Any, query: str
 ) -> None:
     """In a notebook, where a query is shown by running it, and again when that fails, however long IPython takes for that."""
-    messages_api.behave(lambda body: (echo(body), delay(0 if re.search(r" x[0-9]\n", question(body)) else 8)))
+    messages_api.behave(lambda body: (echo(body), delay(0 if re.fullmatch("about x[0-9]", echo(body)) else 8)))
     monkeypatch.setattr("ipy_websearch.sql.functions.STOPPED_S", 0.0)
     signal.set_wakeup_fd(-1)  # no event loop that another test has left open takes the signals
     sql.register(con, concurrency=4)
