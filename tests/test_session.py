@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,16 +18,16 @@ import ipy_websearch
 from ipy_websearch import Session, api, background
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import LedgerRow
+from tests.contract.helpers import run
 from tests.fakes.replies import slow, thinking, tool_use, usage
-from tests.fakes.warm import python
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 
 # --- the event loop -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run", [lambda function: asyncio.run(function()), trio.run], ids=["asyncio", "trio"])
-def test_every_coroutine_of_a_session_works_on_any_event_loop_and_again_when_it_was_closed(run: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("loop", [lambda function: asyncio.run(function()), trio.run], ids=["asyncio", "trio"])
+def test_every_coroutine_of_a_session_works_on_any_event_loop_and_again_when_it_was_closed(loop: Any, tmp_path: Any) -> None:
     session = Session()
 
     async def everything() -> tuple[Any, ...]:
@@ -41,7 +40,7 @@ def test_every_coroutine_of_a_session_works_on_any_event_loop_and_again_when_it_
         return results[0].title, page.title, answer.sources.url[0], filled.moons.tolist()
 
     for _ in range(2):
-        assert run(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
+        assert loop(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
         assert list(tmp_path.rglob("*.sqlite")) and not list(tmp_path.rglob("*-wal")), (
             "SQLite removes it with the last connection"
         )
@@ -53,11 +52,6 @@ def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing
 
     with pytest.raises(RuntimeError, match="await the session's coroutine"):
         background.run(work)
-
-
-def script(code: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with this process's paths and the test's own home."""
-    return subprocess.run([*python(), "-c", code], capture_output=True, text=True, timeout=180)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -74,7 +68,7 @@ if (child := os.fork()) == 0:
     os._exit(0 if results and api.session() is not mine else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), api.session() is mine, len(ipy_websearch.cost()))
 """
-    done = script(code)
+    done = run(code)
     assert done.stdout.split() == ["0", "True", "1"], done.stderr
 
 
@@ -91,7 +85,7 @@ async def left():
             break
 asyncio.run(left())
 """
-    done = script(code)
+    done = run(code)
     assert done.stdout.strip() == "Because." and done.stderr == ""
 
 
@@ -128,7 +122,7 @@ for n in range(60):
     children.append(child)
 print({os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children})
 """
-    assert script(code).stdout.strip() == "{0}"
+    assert run(code).stdout.strip() == "{0}"
 
 
 # --- what is sent, and what is refused ------------------------------------------------------------------------------------

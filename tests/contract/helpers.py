@@ -89,5 +89,5 @@ def start(code: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
 def run(code: str, *arguments: str, given: str = "", warm: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a Python process with this test's home and fakes to its end; one that is not `warm` has imported nothing yet."""
     command = [*(python() if warm else [sys.executable]), "-c", code, *arguments]
-    options: Any = {"input": given, "capture_output": True, "text": True, "timeout": 60}
+    options: Any = {"input": given, "capture_output": True, "text": True, "timeout": 180}
     return subprocess.run(command, env=subprocess_environment(env), **options)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, Refused, cost_frame
+from ipy_websearch.money.ledger import BUSY_S, GROUPS, RETRY_S, Kind, Ledger, LedgerRow, Limit, cost_frame
 from ipy_websearch.results import Usage
 from tests.fakes.money import NOW, Clock, total
 
@@ -104,18 +104,6 @@ def test_settling_is_one_transaction(tmp_path: Path) -> None:
         other.commit()
         assert other.execute("SELECT count(*) FROM reservations").fetchone() == (1,)
     assert total(ledger)[0] == Decimal("0.06")
-
-
-def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None:
-    """A batch holds its money for a day and an hour, whatever becomes of the kernel."""
-    clock = Clock()
-    id = reserve(Ledger(tmp_path / "l.sqlite", clock=clock), "0.08", lease_s=25 * 3600).id
-    clock.seconds += 24 * 3600
-    later = Ledger(tmp_path / "l.sqlite", clock=clock)
-    with pytest.raises(Refused):
-        reserve(later, "0.03")
-    later.book([row("0.02")], id)
-    assert total(later)[0] == Decimal("0.02") and reserve(later, "0.08")
 
 
 # --- a file in trouble --------------------------------------------------------------------------------------------------
