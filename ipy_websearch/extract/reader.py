@@ -21,7 +21,7 @@ import sys
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -128,11 +128,9 @@ class PageReader:
     async def _load(self, url: str, robots: bool, **options: Any) -> Page:
         """Download a page, extract it and keep it."""
         self.worker.warm()
-        if robots:
-            async with self._robots.turn(urlsplit(url).netloc):
-                got = await self._download(url, admit=lambda target: self._robots.admit(target, options["allow"]), **options)
-        else:
-            got = await self._download(url, **options)
+        admit = partial(self._robots.admit, allow=options["allow"]) if robots else None
+        async with self._robots.turn(urlsplit(url).netloc) if robots else nullcontext():
+            got = await self._download(url, admit=admit, **options)
         try:
             page = await self.worker.extract(
                 got.body, url=got.final_url, content_type=f"{got.content_type}; charset={got.charset}"

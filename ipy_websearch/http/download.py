@@ -474,7 +474,6 @@ FAILURE_KEPT_S = 600.0
 MAX_BYTES = 64_000
 AT_ONCE = 2
 
-_TIMEOUT_S = 15.0
 _KIND = "robots-3"
 _TOKEN = "ipy_websearch"  # our name in the files, with which `user_agent` begins
 
@@ -513,9 +512,10 @@ class RobotsFiles:
 
     async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
         """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
-        options: dict[str, Any] = {"allow": allow, "user_agent": self._user_agent, "timeout_s": _TIMEOUT_S}
         try:
-            got = await self._download(f"{origin}/robots.txt", max_bytes=MAX_BYTES, cut=True, **options)
+            got = await self._download(
+                f"{origin}/robots.txt", allow=allow, user_agent=self._user_agent, timeout_s=15.0, max_bytes=MAX_BYTES, cut=True
+            )
         except BlockedAddressError:
             raise
         except FetchError as exc:
