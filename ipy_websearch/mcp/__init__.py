@@ -151,8 +151,10 @@ def server(session: Session) -> MCPServer:
     @made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     async def cost() -> Result:
         """What this session cost so far, in US dollars: `total_usd`, and `questions` with the cost of each."""
-        frame = session.cost(by="question")
-        return {"total_usd": _usd(session.spent_usd), "questions": json.loads(frame.to_json(orient="records"))}
+        return {
+            "total_usd": _usd(session.spent_usd),
+            "questions": json.loads(session.cost(by="question").to_json(orient="records")),
+        }
 
     return made
 

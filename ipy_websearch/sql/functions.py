@@ -317,9 +317,10 @@ class Functions:
                 f"{exc}; in SQL: SELECT {self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
             ) from None
         offline = model_id(name) == OFFLINE_MODEL
-        keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
         request = session.search_request("placeholder", **({"count": RESULTS} if asks else {}))
-        may_search = provider or keyed or offline or not asks
+        may_search = (
+            provider or offline or not asks or any(usable and n not in KEYLESS for n, usable, _ in session.router.chain())
+        )
         searches = searches_of(session, provider, given.concurrency, budget, request, offline) if may_search else None
         now = datetime.now(UTC)
         config = RowConfig(
