@@ -112,8 +112,8 @@ class CitationBook:
         for block in [part for outer in given for part in (outer, *_blocks(outer))]:
             kind = str(block.get("type"))
             if kind == "search_result":
-                texts = [str(part.get("text", "")) for part in _blocks(block)]
-                self.know(str(block.get("source") or ""), str(block.get("title") or ""), None, texts)
+                texts = (str(part.get("text", "")) for part in _blocks(block))
+                self.know(str(block.get("source") or ""), str(block.get("title") or ""), texts=texts)
             self.native = self.native or (kind.startswith("web_") and kind.endswith("_tool_result"))
 
     def cite(self, raw: Mapping[str, Any]) -> int | None:
@@ -127,8 +127,7 @@ class CitationBook:
         text = visible(str(raw.get("cited_text") or "")).strip()
         url = str(raw.get("url") or raw.get("source") or self._page_of(title, text))
         source = self._known.get(same_page(url))
-        given = source is not None and _flat(text) in source.text
-        if not (given if kind == "search_result_location" else self.native):
+        if not (source and _flat(text) in source.text if kind == "search_result_location" else self.native):
             return None
         n = self._numbers.setdefault(same_page(url) if url else title or text, len(self._numbers) + 1)
         source = source or _Source(url)
@@ -323,9 +322,8 @@ _NAME = re.compile(
 
 
 class Sentence(NamedTuple):
-    """A sentence as written, its words as they are compared, and their stems."""
+    """A sentence: its words as they are compared, and their stems."""
 
-    source: str
     words: tuple[str, ...]
     stems: frozenset[str]
 
@@ -429,10 +427,10 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text, parsed for comparison."""
-    parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
-    sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
+    parts = [tuple(tokenize(part)) for part in SENTENCE_END.split(text) if part.strip()]
+    sentences = tuple(Sentence(words, frozenset(map(stem, words))) for words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
-    language = _language(text, [word for _, words in parts for word in words])
+    language = _language(text, [word for words in parts for word in words])
     return Text(text, sentences, stems, read(text), language)
 
 

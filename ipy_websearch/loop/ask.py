@@ -374,8 +374,8 @@ class AnswerLoop(Face):
         """Ask once more, for the table that was wanted or for words."""
         self.loop.final = final
         history = closed(self.loop.messages)
-        ends_with_user = history[-1]["role"] == "user"
-        self.loop.messages = with_nudge(history, text) if ends_with_user else [*history, user_message(text)]
+        asks = history[-1]["role"] == "user"
+        self.loop.messages = with_nudge(history, text) if asks else [*history, user_message(text)]
         return Then.AGAIN
 
     # --- reading: the question with what a search for it found -------------------------------------------------------

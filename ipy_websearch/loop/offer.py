@@ -172,9 +172,6 @@ def _template() -> Template:
 
 # --- what it is offered ------------------------------------------------------------------------------------------------
 
-# The most of a page that Anthropic's own web_fetch may read under a budget; else there is no bound.
-_CUT = {"max_content_tokens": 12_000}
-
 _PROMPT_TOKENS = 4_000
 Definition = Mapping[str, Any]
 
@@ -287,8 +284,9 @@ def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) ->
     a notice when these are fewer than wanted. When not one use fits, there are no tools."""
     wanted = int(tools[0]["max_uses"])
     for uses in range(wanted, 0, -1):
+        pages = {"max_content_tokens": 12_000}  # of a page that Anthropic's own web_fetch reads; else there is no bound
         bounded: list[Definition] = [
-            {**tool, "max_uses": uses, **(_CUT if tool["name"] == "web_fetch" else {})} for tool in tools
+            {**tool, "max_uses": uses, **(pages if tool["name"] == "web_fetch" else {})} for tool in tools
         ]
         tokens = _PROMPT_TOKENS + native_tokens(_PROMPT_TOKENS, bounded)
         cost = worst_case(model, tokens + SEARCH_RESULT_TOKENS, 2 * MIN_ANSWER_TOKENS, server_searches=server_searches(bounded))

@@ -34,7 +34,6 @@ from ipy_websearch.model.requests import forces_tools
 Block = Mapping[str, Any]
 
 MAX_BREAKPOINTS = 4
-MIN_THINKING_TOKENS = 1_024
 
 # Of the schemas of strict tools and structured output (platform.claude.com/docs/en/build-with-claude/structured-outputs, read
 # 2026-11); the numbers of parameters are for all such schemas of a request together.
@@ -154,7 +153,7 @@ _CHOICE = _one_of(
     _tagged("none"),
 )
 _THINKING = _one_of(
-    _tagged("enabled", extra="allow", budget_tokens=Annotated[StrictInt, Field(ge=MIN_THINKING_TOKENS)]),
+    _tagged("enabled", extra="allow", budget_tokens=Annotated[StrictInt, Field(ge=1_024)]),
     *(_tagged(kind, extra="allow") for kind in ("disabled", "adaptive", "between_tools")),
 )
 _OUTPUT = _object(
@@ -425,11 +424,12 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn]) -> list[str]:
     """All search results may be cited or none; with structured output nothing."""
     found = [block for _, block in everywhere(said) if block["type"] in ("search_result", "document")]
     enabled = {(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found}
-    results = [on for kind, on in enabled if kind == "search_result"]
     is_formed, cited = (request.get("output_config") or {}).get("format"), any(on for _, on in enabled)
     return _where(
         {
-            "citations must be enabled for all `search_result` blocks of a request, or for none of them": len(results) > 1,
+            "citations must be enabled for all `search_result` blocks of a request, or for none of them": (
+                {("search_result", True), ("search_result", False)} <= enabled
+            ),
             "output_config.format cannot be used when citations are enabled": is_formed and cited,
         }
     )

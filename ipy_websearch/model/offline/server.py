@@ -110,8 +110,8 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
 
 def _message(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     """Return the reply as a message; four characters count as a token."""
-    read = len(json.dumps([body.get("system"), body.get("messages"), body.get("tools")])) // 4 + 1
-    usage = {"input_tokens": read, "output_tokens": len(json.dumps(reply.blocks)) // 4 + 1}
+    read = json.dumps([body.get("system"), body.get("messages"), body.get("tools")])
+    usage = {"input_tokens": len(read) // 4 + 1, "output_tokens": len(json.dumps(reply.blocks)) // 4 + 1}
     head = {"id": f"msg_offline_{_digest(body)}", "type": "message", "role": "assistant", "model": body.get("model")}
     return {**head, "content": reply.blocks, "stop_reason": reply.stop_reason, "stop_sequence": None, "usage": usage}
 
