@@ -191,7 +191,7 @@ def _rate_limit(response: HttpResponse) -> Reason:
     wait = max([wait, *(resets[1:2] if is_month else resets[:1])])  # 0 when nothing says when it is over
     until = f"; {base.ask_again(wait)}" if wait or not is_month else ""
     if is_month or wait > LONG_WAIT_S:
-        return Reason(f"the plan's limit per month is used up{until}", wait or None, "quota")
+        return Reason(f"the plan's limit{' per month' if is_month else ''} is used up{until}", wait or None, "quota")
     return Reason(f"the limit per second was passed{until}", wait or 1.0, "rate")
 
 

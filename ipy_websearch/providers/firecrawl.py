@@ -73,7 +73,9 @@ class FirecrawlProvider(
         )
 
     def hits(self, raw: base.Json, path: str = "") -> list[base.Json]:
-        """Return the results of every source."""
+        """Return the results of every source, or those at `path`."""
+        if path:
+            return super().hits(raw, path)
         found: list[base.Json] = []
         for source in ("web", "news", "images"):
             if self.part(raw, dict, "data").get(source) is not None:

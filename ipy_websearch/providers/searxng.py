@@ -42,9 +42,9 @@ class SearxngProvider(
 
     def examine(self, raw: base.Json, notices: list[str]) -> None:
         """Say which of its engines did not answer; nothing found because of that is a failure."""
-        engines = [entry for entry in base.values(raw, "unresponsive_engines") if isinstance(entry, list)][:20]
-        silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines), 200)
-        if silent and not raw.get("results") and not raw.get("answers"):
+        engines = [entry if isinstance(entry, list) else [entry] for entry in base.values(raw, "unresponsive_engines") if entry]
+        silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines[:20]), 200)
+        if engines and not raw.get("results") and not raw.get("answers"):
             raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")

@@ -313,7 +313,7 @@ def firecrawl_map_tool(provider: FirecrawlProvider, defaults: SearchRequest) -> 
         url = _judged(given.url.strip(), defaults, known)
         body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
         raw = await provider.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
-        found = map(provider.result, provider.part(raw, list, "links"))
+        found = map(provider.result, provider.hits(raw, "links"))
         links = list({link.url: link for link in found if link}.values())[: given.limit]
         return replace(_map_output(links, url), panel_data=raw, charges=provider.charges(raw, price))
 

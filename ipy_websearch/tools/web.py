@@ -151,7 +151,7 @@ def search_output(results: SearchResults) -> ToolOutput:
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
         passages=passages,
-        text="" if passages else f"No results found for {results.query!r} ({results.provider}).",
+        text="" if passages else f"No results found ({results.provider}).",  # the model's query must make no address known
         panel_title=f"{results.provider}: {results.query}",
         panel_data=data if results.body is None else results.body,
         urls=tuple(result.url for result in results),
@@ -266,7 +266,7 @@ MOST_ENDS = 16
 _SCHEME = r"(?:https?|corpus|file)://"
 _INSIDE = r"[^\s<>\"`{}|\\^]"
 # It ends where another begins behind punctuation; one that stands in a path or a query is a part of it.
-_ADDRESS = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}(?:(?!(?<=[,;'()\[\]\x80-\U0010ffff]){_SCHEME}){_INSIDE})+", re.IGNORECASE)
+_ADDRESS = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}(?:(?!(?<=[,;'()\[\]]|[^\x00-\x7f]){_SCHEME}){_INSIDE})+", re.IGNORECASE)
 _BARE = re.compile(rf"(?<![\w@/.:-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.)+[a-z]{{2,24}}(?:/{_INSIDE}*)?", re.IGNORECASE)
 # Thai and its neighbours, Hangul, kana and Han: words follow an address without a blank.
 _UNSPACED = (
@@ -406,14 +406,15 @@ def explicit_addresses(text: str) -> set[str]:
 
 
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
-    """Return the addresses that a message made known: those a person wrote, and those in the results of tools."""
+    """Return the addresses that a message made known: those a person wrote, and those in the results of tools. An error is none
+    of these: it may repeat the address that the model asked for."""
     content, found = message["content"], set[str]()
     if message["role"] != "user":
         return found
     for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         found |= addresses_in(block.get("text") or "")
         inner = block.get("content")
-        parts = inner if isinstance(inner, list) else []
+        parts = inner if isinstance(inner, list) and not block.get("is_error") else []
         results = [part for part in parts if part.get("type") == "search_result"]
         found.update(result["source"] for result in results)
         for part in (*parts, *(part for result in results for part in result["content"])):

@@ -217,6 +217,7 @@ def test_a_recorded_answer_becomes_plain_results(
         ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy; try again later", "server"),
         ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "key"),
         ("searxng", 200, recorded("searxng/local_all_unresponsive"), "did not answer: slowone: Suspended: timeout", "server"),
+        ("searxng", 200, {"results": [], "unresponsive_engines": ["bing"]}, "did not answer: bing", "server"),
         ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, "^wikipedia: busy$", "server"),
         ("wikipedia", 200, {"error": {"code": "ratelimited", "info": "too many"}}, "too many", "rate"),
     ],
@@ -242,7 +243,7 @@ def test_a_refusal_says_what_to_do_and_its_kind(
         ({"X-RateLimit-Remaining": "1, 0"}, "per month is used up$", None, "quota"),
         ({"X-RateLimit-Remaining": "49, 0", "X-RateLimit-Limit": "50, 0"}, "per second", 1.0, "rate"),
         ({"Retry-After": "7"}, r"per second was passed; ask again in 7\.0 s", 7.0, "rate"),
-        ({"Retry-After": "400000"}, r"ask again at 20\d\d-", 400_000.0, "quota"),
+        ({"Retry-After": "400000"}, r"the plan's limit is used up; ask again at 20\d\d-", 400_000.0, "quota"),
     ],
 )
 def test_brave_tells_a_busy_second_from_a_used_up_month(

