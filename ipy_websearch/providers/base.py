@@ -454,7 +454,8 @@ class Engine:
         if raw.get(path.partition(".")[0]) is None and any(raw.get(sign) for sign in self.signs):
             return []
         listed = self.part(raw, list, path)
-        hits = [hit for hit in listed if any(isinstance(url, str) for url in values(hit, self.fields.get("url", "url")))]
+        urls_at = self.fields.get("url", "url")
+        hits = [hit for hit in listed if any(isinstance(url, str) for url in values(hit, urls_at))]
         if listed and not hits:
             raise self._unreadable()
         return hits

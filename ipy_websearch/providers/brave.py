@@ -53,7 +53,7 @@ class BraveProvider(
     """Asks Brave's web search and its LLM Context."""
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
-        """Return the web results of one search; rich data is in `extra["rich"]` when there is some and all domains are allowed.
+        """Return the web results of one search; rich data is in `extra["rich"]` when there is some and no domains are set.
 
         Raises:
             MissingKeyError: BRAVE_API_KEY is not set.
@@ -62,7 +62,9 @@ class BraveProvider(
         query, count, notices = self.fitted(request)
         params = {
             **self.parameters(request, query, count, notices),
-            **{"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"},
+            "extra_snippets": "true",
+            "enable_rich_callback": "1",
+            "text_decorations": "false",
             **self.context.options,
         }
         raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
@@ -84,9 +86,12 @@ class BraveProvider(
         query, _, notices = self.fitted(replace(request, count=1))  # the limit of a search does not bind this endpoint
         params = {
             **self.parameters(request, query, request.count, notices),
-            **{"maximum_number_of_tokens": tokens, "context_threshold_mode": mode},
+            "maximum_number_of_tokens": tokens,
+            "context_threshold_mode": mode,
             # These fit every number of tokens that can be asked for.
-            **{"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096},
+            "maximum_number_of_urls": 20,
+            "maximum_number_of_snippets": 50,
+            "maximum_number_of_tokens_per_url": 4_096,
         }
         raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
         self.part(raw, dict, "grounding")

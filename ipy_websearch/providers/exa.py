@@ -8,6 +8,7 @@ costs $0.001. Every answer says what it cost (`costDollars.total`), and that is 
 from __future__ import annotations
 
 from decimal import Decimal
+from math import ceil
 
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge
@@ -27,7 +28,7 @@ class ExaProvider(
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return the price of a search, once more for every 7 results beyond 10 ($0.007 a search, $0.001 a result)."""
-        return (Charge("exa", "search", Decimal(1 + -(-max(count - 10, 0) // 7))),)
+        return (Charge("exa", "search", Decimal(1 + ceil(max(count - 10, 0) / 7))),)
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""

@@ -1,4 +1,4 @@
-"""Firecrawl: a search with or without the pages behind it; `tools.firecrawl` reads pages and maps sites through `ask`.
+"""Firecrawl: a search with or without the pages behind it; `tools.tiers` reads pages and maps sites through `ask`.
 
 Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository of 2026-08-21, read 2026-11, and a recording of
 2025-10. Booked is what the answer reports (`creditsUsed`), never a formula: recorded answers differ from the price list.

@@ -126,8 +126,11 @@ class LocalProvider(
         self._list_file = path.with_suffix(".folders")
         self._to_restore: list[Path] = []
         self._database = Database(
-            path, application_id=0x69777369, prepare=self._prepare, purpose="local search index"
-        )  # "iwsi"
+            path,
+            application_id=0x69777369,  # "iwsi"
+            prepare=self._prepare,
+            purpose="local search index",
+        )
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
         self.warnings = self._database.warnings
 
@@ -169,7 +172,8 @@ class LocalProvider(
         for at, url, names in self._rows(_NAMES, candidates):
             is_named = any(words and words <= wanted for words in map(_stems, names.split(", ")))
             if is_named or held.get(at, 0) >= LEAST_COVERAGE * len(terms):
-                ranked.append((at not in complete, -ranks[at] * (1.3 if is_named else 1), url))
+                weight = 1.3 if is_named else 1.0
+                ranked.append((at not in complete, -ranks[at] * weight, url))
         found = []
         for *_, rank, url in sorted(ranked)[: request.count]:
             for title, body, day in self._rows(_DOCUMENT, url):  # another kernel may have just taken it out

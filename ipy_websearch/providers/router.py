@@ -364,12 +364,13 @@ class SearchRouter:
                 fault = Attempt(info.name, str(exc), reason="key")
                 if not passed_over:
                     info.address(self._context.keys)  # raises: nothing was sent, and no failure is lost
-            if fault is not None:  # a file that cannot be read may stand for all keys, and is told once
-                passed_over += [] if fault.error in (attempt.error for attempt in passed_over) else [fault]
+            if fault is not None:
+                if fault.error not in [attempt.error for attempt in passed_over]:  # one file that cannot be read, for all keys
+                    passed_over.append(fault)
+                continue
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or (
-                local_stands_in and all((a.provider, a.reason) == ("wikipedia", "unreachable") for a in passed_over)
-            ):
+            no_network = all((attempt.provider, attempt.reason) == ("wikipedia", "unreachable") for attempt in passed_over)
+            if info.name != LOCAL or (local_stands_in and no_network):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:

@@ -59,6 +59,7 @@ class TavilyProvider(
             time_range=request.period,
             start_date=request.days and request.days[0].isoformat(),
             end_date=request.days and request.days[1].isoformat(),
+            # The most it takes; others are left out of its search, not of the results.
             include_domains=list(request.allowed_domains[:300]),
             exclude_domains=list(request.blocked_domains[:150]),
             country=country if self.context.options.get("topic", "general") == "general" else "",

@@ -90,13 +90,8 @@ class WikipediaProvider(
         return self.answer(request, results, raw, notices)
 
     async def _find(self, words: str, count: int, language: str) -> base.Json:
-        return await self._get(
-            {
-                **{"list": "search", "srsearch": words, "srlimit": count},
-                **{"srnamespace": 0, "srprop": "snippet|wordcount", "srinfo": "totalhits"},
-            },
-            language,
-        )
+        wanted = {"srnamespace": 0, "srprop": "snippet|wordcount", "srinfo": "totalhits"}
+        return await self._get({"list": "search", "srsearch": words, "srlimit": count, **wanted}, language)
 
     async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, base.Json]:
         """Return the pages with their introductions by page id; none, and a notice, when that request fails."""

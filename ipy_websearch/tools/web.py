@@ -146,8 +146,8 @@ def search_output(results: SearchResults) -> ToolOutput:
     """Return the output for the results of a search, live data first."""
     hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
     passages = (*rich_passages(results), *map(as_passage, results))
-    found = [{name: value for name, value in asdict(hit).items() if value and name != "score"} for hit in results]
-    data = {"query": results.query, "provider": results.provider, "results": found}
+    rows = [{name: value for name, value in asdict(hit).items() if value and name != "score"} for hit in results]
+    data = {"query": results.query, "provider": results.provider, "results": rows}
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
         passages=passages,
@@ -181,7 +181,9 @@ async def with_pages(results: SearchResults, request: SearchRequest, pages: Page
         for hit, page in zip(hits, read, strict=True)
     ]
     chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
-    facts, instead, urls = list[dict[str, Any]](), dict[str, Passage](), list(output.urls)
+    facts: list[dict[str, Any]] = []
+    instead: dict[str, Passage] = {}
+    urls = list(output.urls)
     for hit, page, passages in zip(hits, read, chosen, strict=True):
         if isinstance(page, Page) and passages:
             facts.append({"url": hit.url, "read": "page", "tokens": sum(map(tokens_of, passages)), "cached": page.cached})
@@ -393,7 +395,8 @@ def failure_text(exc: WebSearchError) -> str:
 
 def addresses_in(text: str) -> set[str]:
     """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
-    found, rest = explicit_addresses(text), _ADDRESS.sub(" ", text)
+    found = explicit_addresses(text)
+    rest = _ADDRESS.sub(" ", text)
     for part in (rest, _BETWEEN.sub(" ", rest)):
         for match in _BARE.finditer(part):
             found |= _readings(f"https://{match[0]}") | _readings(f"http://{match[0]}")
@@ -408,10 +411,13 @@ def explicit_addresses(text: str) -> set[str]:
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: those a person wrote, and those in the results of tools. An error is none
     of these: it may repeat the address that the model asked for."""
-    content, found = message["content"], set[str]()
     if message["role"] != "user":
-        return found
-    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        return set()
+    content = message["content"]
+    if isinstance(content, str):
+        return addresses_in(content)
+    found: set[str] = set()
+    for block in content:
         found |= addresses_in(block.get("text") or "")
         inner = block.get("content")
         parts = inner if isinstance(inner, list) and not block.get("is_error") else []
@@ -435,7 +441,8 @@ def _readings(address: str) -> set[str]:
 def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     """Return the lines that the model gets: at most `limit`, in `room` characters; a first line that is longer is cut."""
     lines = page.content.split("\n")[: min(limit, page.lines_read)]
-    whole = lines[: sum(end <= room + 1 for end in accumulate(len(line) + 1 for line in lines))]
+    ends = accumulate(len(line) + 1 for line in lines)
+    whole = lines[: sum(end <= room + 1 for end in ends)]
     kept = whole or [line[:room] for line in lines[:1]]
     last = offset + len(kept) - 1
     numbers = f"lines {offset:,}–{last:,} of {page.total_lines:,}"
