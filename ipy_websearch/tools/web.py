@@ -180,7 +180,9 @@ async def with_pages(results: SearchResults, request: SearchRequest, pages: Page
         (hit.title or page.title, page.content) if isinstance(page, Page) else ("", "")
         for hit, page in zip(hits, read, strict=True)
     ]
-    chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
+    chosen: list[tuple[str, ...]] = [()] * len(hits)
+    if any(isinstance(page, Page) for page in read):
+        chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
     facts: list[dict[str, Any]] = []
     instead: dict[str, Passage] = {}
     urls = list(output.urls)
