@@ -17,7 +17,13 @@ from functools import cache, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.inputtransformer2 import TokenTransformBase, assemble_continued_line, find_end_of_continued_line
+from IPython.core.inputtransformer2 import (
+    EscapedCommand,
+    MagicAssign,
+    TokenTransformBase,
+    assemble_continued_line,
+    find_end_of_continued_line,
+)
 from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, construct_parser
 
@@ -28,11 +34,8 @@ _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare
 _END = r"--(?:\s+|$)"
 _WORD = r"""(?:"[^"]*"|'[^']*'|\S)+"""  # quotes keep what they enclose together: a folder's name may hold blanks and dashes
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
-# What one of our magics may follow (an indent, `answer =`), the magic, its text, and a ";". `%ask?` and `%ask ?` ask for help.
-_RAW = (
-    r"""(?s)(\s*(?:[A-Za-z_][\w.\[\]'" :,]*=\s*)?)%(ask|search|fetch|cost|panels|trace|websearch)[ \t]+"""
-    r"(?![?\s]*\Z)(.*?)\s*(;?)\s*\Z"
-)
+# One of our magics, the text behind it, and a ";". `%ask?` and `%ask ?` ask for help.
+_RAW = r"(?s)%(ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*\Z)(.*?)\s*(;?)\s*\Z"
 MAX_CHARS = 20_000
 MAX_ROWS = 100
 
@@ -176,19 +179,28 @@ class RawLine(TokenTransformBase):
     `%ask How many moons does Mars have?` would look up `have`. A ";" goes behind the call, where it silences the output."""
 
     priority = 1
+    column = 0  # where the magic begins
 
     @classmethod
     def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> Any:
         """Return a transformer for the first such line, which comes before all others on that line; else None."""
-        # each line of tokens is a whole statement: a line of a text in quotes begins none
-        return next((cls((line[0].start[0], 0)) for line in tokens_by_line if line and re.match(_RAW, line[0].line)), None)
+        for line in tokens_by_line:
+            for place in filter(None, (EscapedCommand.find([line]), MagicAssign.find([line]))):
+                row, column = place.start_line + 1, place.start_col
+                text = next(token.line for token in line if token.start == (row, column))
+                if re.match(_RAW, text[column:]):
+                    found = cls((row, 0))
+                    found.column = column
+                    return found
+        return None
 
     def transform(self, lines: list[str]) -> list[str]:
         """Return the lines with the magic's line replaced by a call."""
         end = find_end_of_continued_line(lines, self.start_line)
         line = assemble_continued_line(lines, (self.start_line, 0), end)
-        call = re.sub(_RAW, lambda found: f"{found[1]}get_ipython().run_line_magic({found[2]!r}, {found[3]!r}){found[4]}", line)
-        return [*lines[: self.start_line], f"{call}\n", *lines[end + 1 :]]
+        before, typed = line[: self.column], line[self.column :]
+        call = re.sub(_RAW, lambda found: f"get_ipython().run_line_magic({found[1]!r}, {found[2]!r}){found[3]}", typed)
+        return [*lines[: self.start_line], f"{before}{call}\n", *lines[end + 1 :]]
 
 
 # --- variables -----------------------------------------------------------------------------------------------------------

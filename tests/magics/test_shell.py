@@ -63,6 +63,8 @@ def test_any_line_is_read_or_refused_in_one_line(line: str) -> None:
         ("if 1:\n    %ask why?", "if 1:\n    get_ipython().run_line_magic('ask', 'why?')\n"),
         ("%ask what's f(x?\ny = 1", "get_ipython().run_line_magic('ask', \"what's f(x?\")\ny = 1\n"),
         ("df = %search what's new;", "df = get_ipython().run_line_magic('search', \"what's new\");\n"),
+        ("größe[-1] = %ask  what?", "größe[-1] = get_ipython().run_line_magic('ask', 'what?')\n"),
+        ("f('x = %ask why?')", "f('x = %ask why?')\n"),
         ("%ask price of the C# book?", "get_ipython().run_line_magic('ask', 'price of the C# book?')\n"),
         ("%ask?", "get_ipython().run_line_magic('pinfo', '%ask')\n"),
         ("%timeit f?", "get_ipython().run_line_magic('pinfo', 'f')\n"),
