@@ -56,13 +56,14 @@ class CostSummary:
     """The sums under a table of costs: exact US dollars spent, calls without a known price, and savings.
 
     `unpriced` counts those calls by the name of their model or provider. `saved_usd` is what answers from the cache would have
-    cost. `rows` is the length of the frame that it belongs to:
-    a frame of another length is a part of it, to which the sums do not apply.
+    cost, `saved_prompt_usd` what the models' prompt caches saved (below 0 where they cost more). `rows` is the length of the
+    frame that it belongs to: a frame of another length is a part of it, to which the sums do not apply.
     """
 
     total_usd: Decimal
     unpriced: Mapping[str, int]
     saved_usd: Decimal
+    saved_prompt_usd: Decimal
     scope: str
     rows: int
 

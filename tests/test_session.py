@@ -219,6 +219,7 @@ def test_reports_reach_back_over_sessions(answered: Any) -> None:
         api.session().ledger.book([row])
     totals = {"": 0, "--all": 4.5, "--since 7d": 0.5, f"--since {(now - timedelta(days=41)):%Y-%m-%d}": 4.5, "--since 30m": 0}
     own = ipy_websearch.cost().usd.sum()
+    assert "prompt caching saved 0.037" in answered.run("%cost").texts()
     assert {line: pytest.approx(own + more) for line, more in totals.items()} == {
         line: answered.run(f"%cost {line}").value.usd.sum() for line in totals
     }

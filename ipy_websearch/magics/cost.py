@@ -26,7 +26,7 @@ def cost(call: Call) -> Any:
     """Return what was spent as a DataFrame: one row for each question, or for each group of `--by`.
 
     Column usd is US dollars; an unknown price is NaN, never 0. Under the table: the total, models and providers without
-    a known price, and what the cache saved.
+    a known price, and what caches saved.
 
     Examples:
         %cost

@@ -27,7 +27,7 @@ from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Status
-from ipy_websearch.money.prices import add_money, charge_cost, charges_cost, model_cost, worst_case
+from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
 from ipy_websearch.results import (
     Charge,
     Event,
@@ -366,7 +366,8 @@ class Booking:
         cost, held = model_cost(model, usage, batch=batch), self.budget.request_usd
         if held and (cost is None or (lost and held > cost)):
             cost, estimated = held, True
-        return self._row("model", model, cost, usage=usage, status=status, estimated=estimated)
+        saved_usd = None if self.replayed_from else caching_saved(model, usage, batch=batch)
+        return self._row("model", model, cost, usage=usage, status=status, estimated=estimated, saved_usd=saved_usd)
 
     def _charge_rows(self, charges: Sequence[Charge], status: Status) -> list[LedgerRow]:
         """Return the rows of calls to providers; what was interrupted or lost went out, and counts at the price expected."""

@@ -115,8 +115,9 @@ class LedgerRow:
     """One model request or one call to a provider.
 
     `time` is aware, `name` the model's id or the provider, `units` how many `unit`s a provider billed. `cost_usd` is None when
-    the price is unknown; `saved_usd` is what a cached call would have cost. `estimated` figures are ours: the answer broke off
-    before anybody said what it cost. "replayed" rows come from a cassette and cost nothing.
+    the price is unknown; `saved_usd` is what a cached call would have cost, or what a request's prompt cache saved. `estimated`
+    figures are ours: the answer broke off before anybody said what it cost. "replayed" rows come from a cassette and cost
+    nothing.
     """
 
     time: datetime
@@ -492,12 +493,12 @@ def cost_frame(
     rows_of = "FROM ledger NOT INDEXED WHERE (:session IS NULL OR session = :session) AND time >= :since"
     queries = (
         f"SELECT {selected} {rows_of} {order}",
-        f"SELECT coalesce(sum(usd), 0), total(saved * cached) {rows_of}",
+        f"SELECT coalesce(sum(usd), 0), total(saved * cached), total(saved * NOT cached) {rows_of}",
         f"SELECT name, count(*) {rows_of} AND usd IS NULL GROUP BY name ORDER BY name",
     )
     values = {"session": session, "since": 0 if since is None else microseconds(since)}
     found = ledger.read(lambda connection: [connection.execute(query, values).fetchall() for query in queries])
-    rows, ((spent, saved),), unpriced = found
+    rows, ((spent, saved, saved_prompt),), unpriced = found
     # Column by column: pandas takes three times as long over rows.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     frame = CostFrame({name: pd.Series(of, dtype=kind) for (name, (_, kind)), of in zip(columns.items(), cells, strict=True)})
@@ -505,6 +506,7 @@ def cost_frame(
         total_usd=spent / NANO,
         unpriced=dict(unpriced),
         saved_usd=int(saved) / NANO,
+        saved_prompt_usd=int(saved_prompt) / NANO,
         scope=_scope(session, since),
         rows=len(frame),
     )

@@ -93,6 +93,22 @@ def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | 
     return tokens + usage.server_searches * rates.server_search
 
 
+def caching_saved(model: str, usage: Usage, *, batch: bool = False) -> Decimal | None:
+    """Return what a request would have cost without a prompt cache, less what it costs; None when its price is unknown.
+
+    Writing to the cache costs more than plain input, so that a request that only writes has saved less than nothing.
+    """
+    uncached = replace(
+        usage,
+        input_tokens=usage.total_input_tokens,
+        cache_read_tokens=0,
+        cache_write_5m_tokens=0,
+        cache_write_1h_tokens=0,
+    )
+    plain, paid = (model_cost(model, used, batch=batch) for used in (uncached, usage))
+    return None if plain is None or paid is None else plain - paid
+
+
 def worst_case(
     model: str,
     input_tokens: int,

@@ -436,7 +436,7 @@ def bill(**changes: Any) -> CostFrame:
     """Return costs with their sums."""
     calls = {"question": ["a <b> for $5", "two"], "calls": [3, 1], "usd": [0.02, 0.01], "cached": [0, 1], "unknown": [0, 0]}
     made = CostFrame(calls)
-    facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_usd": Decimal("0.005")}
+    facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_usd": Decimal("0.005"), "saved_prompt_usd": Decimal("0.01")}
     made.summary = CostSummary(**{**facts, "scope": "this session", "rows": len(made), **changes})
     return made
 
@@ -450,6 +450,7 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget(settings: WebSearch) ->
         assert said in words(html) and said in text
     assert text.splitlines()[0].split() == ["question", "cost", "calls", "cached"] and "width:30%" in html
     assert "budget" not in words(html_of(bill(scope="all sessions")))
+    assert "prompt caching saved 0.01 USD" in words(html) and "caching" not in text_of(bill(saved_prompt_usd=Decimal(-1)))
     assert "3 calls of unknown price (m0, m1, m2)" in text_of(bill(unpriced={f"m{n}": 1 for n in range(3)}))
 
 

@@ -169,6 +169,7 @@ def test_every_report_is_the_exact_sum_of_its_rows(booked: list[LedgerRow], seco
             summary is not None and summary.total_usd == sum(known) and sum(summary.unpriced.values()) == len(mine) - len(known)
         )
         assert summary.saved_usd == sum(row.saved_usd or 0 for row in mine if row.cached)
+        assert summary.saved_prompt_usd == sum(row.saved_usd or 0 for row in mine if not row.cached)
         assert frame.input_tokens.sum() == sum(row.usage.input_tokens for row in mine)
         assert frame.cached.sum() == sum(row.cached for row in mine)
         assert len(frame) == len(mine) if by is None else frame.calls.sum() == len(mine)

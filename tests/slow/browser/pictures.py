@@ -68,7 +68,7 @@ COST = """
 names = ["Which laptop under $500 has the best keyboard?", "and which of them has a matte screen?", "capitals"]
 bill = CostFrame({"question": names, "calls": [6, 3, 12], "searches": [3, 0, 4], "usd": [0.0385, 0.0102, 0.02]})
 bill["cached"] = [0, 1, 0]
-facts = dict(unpriced={}, saved_usd=Decimal("0.005"))
+facts = dict(unpriced={}, saved_usd=Decimal("0.005"), saved_prompt_usd=Decimal("0.012"))
 bill.summary = CostSummary(total_usd=Decimal("0.0687"), scope="this session", rows=3, **facts)
 bill
 """
