@@ -30,6 +30,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": "application/zstd", b"PAR1": "application/vnd.apache.parquet",
 }  # fmt: skip
 _HTML = re.compile(r"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|[a-z][a-z0-9]{0,15}[\s>/])", re.IGNORECASE | re.DOTALL)
+_XML = re.compile(r"\s*<(?:\?xml|rss|feed|urlset|sitemapindex)\b")
 _CODE = {
     "application/javascript": "js", "text/javascript": "js", "text/css": "css", "application/yaml": "yaml", "text/yaml": "yaml",
     "application/toml": "toml", "application/x-sh": "sh", "text/x-python": "python", "text/x-c": "c", "application/sql": "sql",
@@ -69,6 +70,8 @@ def kind_of(body: bytes, content_type: str) -> str:
     head = body[:_LOOK].decode("utf-8", "replace").lstrip("\ufeff")
     if is_binary(head):
         return kind if kind.startswith("application/") and "octet" not in kind else ""
+    if _XML.match(head):
+        return "application/xml"
     return "text/html" if _HTML.match(head) else "application/json" if head.lstrip()[:1] in ("[", "{") else "text/plain"
 
 

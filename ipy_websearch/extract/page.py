@@ -268,8 +268,8 @@ def embedded_content(root: Any) -> str:
 # --- rendering, by markdownify: CommonMark with GitHub's tables ---------------------------------------------------------
 
 _LANGUAGE = re.compile(
-    r"(?<!\S)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+)"
-    r"(?!(?:default|none|text|plain|plaintext|highlight|notranslate|source|language|copyable|wrap|wrapper|code|unknown)\b)"
+    r"(?<!\S)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
+    r"(?!(?:default|none|text|plain|plaintext|highlight|notranslate|source|language|copyable|wrap|wrapper|code|nohighlight|unknown)\b)"
     r"([A-Za-z][\w+#.-]{0,30})"
 )
 _LINE_NUMBERS = frozenset(
@@ -283,7 +283,7 @@ _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
 _MAX_SPAN, _MAX_COLUMNS = 50, 100  # that one cell may cover in a direction, and that are looked at for cells from above
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
-_EXPONENT = re.compile(r"[-+−]?(?:\d+|n)")
+_EXPONENT = re.compile(r"[-+−=()\dn]+")
 
 
 def plain_formulas(body: Any) -> None:
@@ -307,7 +307,8 @@ def plain_code(body: Any) -> None:
             element.drop_tree()
     for pre in list(body.iter("pre")):
         holders = (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2))
-        language = _LANGUAGE.search(" ".join(f"lang-{e.get('data-lang', '')} {e.get('class', '')}" for e in holders))
+        named = (f"lang-{e.get('data-lang') or e.get('data-language', '')} {e.get('class', '')}" for e in holders)
+        language = _LANGUAGE.search(" ".join(named))
         for line in pre.iter(*_LINES):
             is_ended = "".join(line.itertext()).endswith("\n") or (line.tag != "br" and (line.tail or "").startswith("\n"))
             line.tail = ("" if is_ended else "\n") + (line.tail or "")

@@ -154,7 +154,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> tuple[bytes, bo
         httpx.HTTPError: the answer broke off, or is encoded in another way than was asked for.
     """
     if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
-        raise httpx.DecodingError("an unknown coding", request=response.request)
+        raise httpx.DecodingError("an unknown coding")
     body = bytearray()
     async for piece in response.aiter_bytes():
         room = max_bytes - len(body)
@@ -529,13 +529,18 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
     from httpx_aiohttp import AiohttpTransport
 
     direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=_KEPT_S))
-    direct.client = direct.get_client()
+    session = direct.client = direct.get_client()
     # aiohttp would send each GET to a server that hangs up twice, unseen by our own law.
-    direct.client._retry_connection = False
+    session._retry_connection = False
+
+    async def forget_cookies(_: httpx.Response) -> None:  # by which an engine would recognise the user
+        session.cookie_jar.clear()
+
     # A mount for "all://" would stand in the way of ALL_PROXY.
     patterns = _LOOPBACK if any(map(os.environ.get, _PROXIES[4:])) else ("all://", *_LOOPBACK)
     try:
-        return httpx.AsyncClient(mounts=dict.fromkeys(patterns, direct), verify=tls_context())
+        mounts = dict.fromkeys(patterns, direct)
+        return httpx.AsyncClient(mounts=mounts, verify=tls_context(), event_hooks={"response": [forget_cookies]})
     except (ValueError, ImportError, httpx.InvalidURL):
         if not any(map(os.environ.get, _PROXIES)):
             raise  # of the system's own settings

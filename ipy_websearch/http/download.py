@@ -276,7 +276,7 @@ def _rule(target: SafeUrl, *, opened: bool) -> str | None:
             # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
             return f"{target.host} is a translated IPv4 address; write that one instead"
     except ValueError:  # a name, whose addresses are judged when it is resolved
-        is_local = "." not in target.host or target.host.endswith(_LOCAL_ZONES)
+        is_local = "." not in target.host or f".{target.host}".endswith(_LOCAL_ZONES)
         rule = f"{target.host!r} is a name of this machine or of a private network" if is_local and not opened else None
     if rule is None and not opened and target.port not in WEB_PORTS:
         return f"port {target.port} is not one of the web's ({', '.join(map(str, sorted(WEB_PORTS)))})"
@@ -336,12 +336,13 @@ async def download(
     transport = transport or guarded_transport(allow, proxy)
     location = ""
     try:
-        async with asyncio.timeout(timeout_s), httpx.AsyncClient(transport=transport, trust_env=False) as client:
+        # Without a client of httpx, which would keep cookies, and fail on a redirect to what is no web address.
+        async with asyncio.timeout(timeout_s), transport:
             for _ in range(max_redirects + 1):
                 target = check_url(location, allow=allow) if location else target
                 if admit is not None:
                     await admit(target)
-                answer = await _hop(client, target, headers, max_bytes, cut)
+                answer = await _hop(transport, target, headers, max_bytes, cut)
                 if isinstance(answer, Download):
                     return answer
                 location = answer
@@ -376,16 +377,18 @@ def page_proxy(address: str, through_environment: bool) -> str | None:
 
 
 async def _hop(
-    client: httpx.AsyncClient, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
+    transport: httpx.AsyncBaseTransport, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
 ) -> Download | str:
     """Return the download, or the address of a redirect that is still to be judged.
 
     Any other status is an error, told in the standard's words, not in the server's.
     """
-    response = await client.send(plain_request("GET", target.url, headers), stream=True, follow_redirects=False)
+    response = await transport.handle_async_request(plain_request("GET", target.url, headers))
     try:
         if response.has_redirect_location:
-            return urljoin(target.url, response.headers["location"].strip())
+            location = response.headers["location"].strip()
+            # urljoin would drop some control characters, and another address would be judged.
+            return location if re.search(r"[\x00-\x1f\x7f]", location) else urljoin(target.url, location)
         if not response.is_success:
             status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
             raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)

@@ -88,9 +88,9 @@ ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
     "a table for layout": ("<table role=presentation><tr><td><p>laid</p></td><td>out</td></tr></table>", ["laid\n\nout"], []),
     "definitions": ("<dl><dt>frame</dt><dd>the rows seen</dd></dl>", ["frame\n: the rows seen"], []),
     "formulas and raised digits": (
-        f"<p>Now {FORMULA} or <span>{FORMULA}</span><span class=katex-html>Emc</span> holds at 10<sup>6</sup> H<sub>2</sub>O, "
+        f"<p>Now {FORMULA} or <span>{FORMULA}</span><span class=katex-html>Emc</span> holds at 10<sup>6</sup> 2<sup>n-1</sup> H<sub>2</sub>O, "
         "with <span class=katex-html>c>0</span>.</p>",
-        ["Now $E = mc^2$ or $E = mc^2$ holds at 10^6 H2O, with c>0."],
+        ["Now $E = mc^2$ or $E = mc^2$ holds at 10^6 2^n-1 H2O, with c>0."],
         [],
     ),
     "an image": (
@@ -141,6 +141,7 @@ def test_an_element_becomes_what_it_means(html: str, kept: list[str], gone: list
         ('<div class="highlight highlight-source-rust"><pre><b>let</b> x = 1\n\nlet y</pre></div>', "rust"),
         ('<pre class="hljs language-go"><code>let x = 1\n\nlet y</code></pre>', "go"),
         ('<div class="sourceCode" data-lang="r"><pre>let x = 1<br><br>let y</pre></div>', "r"),
+        ('<pre data-language="ts"><code>let x = 1\n\nlet y</code></pre>', "ts"),
         ('<div class="highlight-default"><pre>let x = 1\n\nlet y</pre></div>', ""),
         ("<pre><code><div>let x = 1</div><div>\n</div><div>let y</div></code></pre>", ""),
         ("<table><tr><td class=linenos><pre>1\n2\n3</pre></td><td><pre>let x = 1\n\nlet y</pre></td></tr></table>", ""),
@@ -290,7 +291,9 @@ FEED = '<?xml version="1.0"?><!DOCTYPE r [<!ENTITY f SYSTEM "file:///etc/passwd"
         ("a;b\n1;x|y\n", "text/csv", "```csv\na;b\n1;x|y\n```"),
         ("let x", "text/javascript", "```js\nlet x\n```"),
         (FEED, "application/rss+xml", f"```xml\n{FEED}\n```"),
+        (FEED, "", f"```xml\n{FEED}\n```"),
         ("<!doctype html><p>hello there", "", "hello there"),
+        ("<?xml version='1.0'?><!DOCTYPE html><html><p>hello there", "application/octet-stream", "hello there"),
         ('{"a": 1}', "", '```json\n{\n  "a": 1\n}\n```'),
         ("just words", "application/octet-stream", "just words"),
     ],
