@@ -162,7 +162,7 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     Raises:
         ConfigError: a question, type or option is wrong, or a column of your own is where a new one would go; nothing was
             sent. MissingKeyError: there is no key for the model.
-        EnrichmentError: the first rows all failed, so that it was given up with nothing done.
+        EnrichmentError: the first rows all failed in the same way, so that it was given up with nothing done.
     """
     return run_enrichment(session().enrichment(frame, columns, **options))[0]
 

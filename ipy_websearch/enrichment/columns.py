@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.citations import quote_has
@@ -236,7 +237,9 @@ def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
 
 
 def normal(value: Any) -> str | None:
-    """Return a cell as the text that is asked about, None when it is blank."""
+    """Return a cell as the text that is asked about, None when it is blank or no number."""
+    if isinstance(value, float) and isnan(value):
+        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     elif isinstance(value, datetime) and value.time() == time.min:

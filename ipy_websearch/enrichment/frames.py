@@ -20,6 +20,7 @@ from narwhals import dependencies as known
 from ipy_websearch.enrichment.columns import PARTS, Cell, Plan, earlier_names, inputs_of
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,16 +42,21 @@ def given_frame(frame: Any) -> Given:
     """Return how a frame is read and filled.
 
     Raises:
-        ConfigError: it is no frame.
+        ConfigError: it is no frame, or one that cannot be read.
     """
     import pandas as pd
 
     from ipy_websearch.frames import EnrichedFrame, columns_for
 
     if isinstance(frame, pd.DataFrame):
+        if frame.columns.nlevels > 1:
+            raise ConfigError(
+                "the frame's columns have several levels, and a question names a column by one; join them first: "
+                'frame.columns = ["_".join(map(str, names)).strip("_") for names in frame.columns]'
+            )
         names = [str(name) for name in frame.columns]
         return Given(names, lambda fields: frame, partial(joined, EnrichedFrame(frame).__finalize__(frame)))
-    if known.is_dask_dataframe(frame):
+    if is_dask(frame):
         return _dask_frame(frame)
     eager, native = _eager(frame)
 
@@ -64,9 +70,14 @@ def given_frame(frame: Any) -> Given:
     return Given(eager.columns, read, put)
 
 
+def is_dask(frame: Any) -> bool:
+    """Return whether something is a Dask DataFrame; Dask is not imported for it."""
+    return type(frame).__module__.startswith("dask.")
+
+
 def is_frame(value: Any) -> bool:
     """Return whether something is a frame that can be enriched; no library is imported for it."""
-    others = known.is_polars_lazyframe(value) or known.is_dask_dataframe(value) or known.is_duckdb_relation(value)
+    others = known.is_polars_lazyframe(value) or is_dask(value) or known.is_duckdb_relation(value)
     return others or known.is_into_dataframe(value)
 
 
@@ -120,13 +131,18 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
 
     A relation stays with its connection, where it can be joined with others: only its own `query` leads there.
     """
-    frame = nw.from_native(given, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return frame, lambda made: made
-    if isinstance(frame, nw.LazyFrame) and frame.implementation.is_polars():
-        return frame.collect(), lambda made: made.lazy()
-    if isinstance(frame, nw.LazyFrame) and frame.implementation.is_duckdb():
-        return frame.collect("pyarrow"), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
+    try:
+        frame = nw.from_native(given, pass_through=True)
+        if isinstance(frame, nw.DataFrame):
+            return frame, lambda made: made
+        if isinstance(frame, nw.LazyFrame) and frame.implementation.is_polars():
+            return frame.collect(), lambda made: made.lazy()
+        if isinstance(frame, nw.LazyFrame) and frame.implementation.is_duckdb():
+            return frame.collect("pyarrow"), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
+    except ImportError as exc:
+        raise ConfigError('a DuckDB relation needs pyarrow: pip install "ipy_websearch[sql]"') from exc
+    except nw.exceptions.NarwhalsError as exc:
+        raise ConfigError(f"this {type(given).__name__} cannot be read: {shorten(plain(str(exc)), 100)}") from exc
     raise ConfigError(
         "enrich needs a DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation, not "
         f"{type(given).__module__}.{type(given).__name__}"

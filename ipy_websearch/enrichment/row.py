@@ -47,9 +47,9 @@ TOOL_TIMEOUT_S = 600.0
 
 # Seconds of nothing but 429s after which a search fails, or goes to the next provider. The second holds until one has worked,
 # for 429s without a `retry-after`: with the waits between the attempts, a run ends within ten seconds.
-PATIENCE_S, START_S = 30.0, 5.0
+PATIENCE_S, START_S = 30.0, 4.0
 
-# So many rows are begun before one has succeeded. When all of them fail, the run ends.
+# So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
 PROBES = 20
 
 

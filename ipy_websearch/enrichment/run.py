@@ -2,7 +2,7 @@
 
 Rows are asked for by an `Ask`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It
 passes each row's outcome to `finish`. The run stops by itself when the budget is used up, at a failure that every further row
-would meet, and when the first rows all fail. Every row has a status afterwards.
+would meet, and when the first rows all fail alike. Every row has a status afterwards.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import hashlib
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from narwhals.dependencies import is_dask_dataframe
-
 from ipy_websearch import background
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import Cell, Column, Inputs, Plan, inputs_of, parse_columns, plan_of
-from ipy_websearch.enrichment.frames import added_columns, default_client, given_frame
+from ipy_websearch.enrichment.frames import added_columns, default_client, given_frame, is_dask
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, make_report, rest_text
+from ipy_websearch.enrichment.report import Outcome, Progress, Report, Status, alike, make_report, rest_text
 from ipy_websearch.enrichment.row import PROBES, START_S, Row, RowConfig, Searches, max_tokens, system_text
 from ipy_websearch.enrichment.store import cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
@@ -65,7 +64,7 @@ NATIVE = "anthropic"
 def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
     batch, most, cluster = options.mode == "batch", options.max_searches, options.cluster
-    if cluster is None and is_dask_dataframe(options.frame) and not batch:
+    if cluster is None and is_dask(options.frame) and not batch:
         cluster = default_client()
     _check_mode(session, options, cluster, batch)
     given = given_frame(options.frame)
@@ -180,6 +179,7 @@ class Enrichment:
         self._put = put
         self._since = since
         self._asking: asyncio.Task[None] | None = None
+        self._failures: Counter[str] = Counter()
         self._seconds = 0.0
         native = NATIVE if options.mode == "batch" else ""
         self._lookup = self._lookup_key(*(config.searches.first(config.defaults) if config.searches else (native, {})))
@@ -191,7 +191,7 @@ class Enrichment:
         so a row's cost and its values stay together.
 
         Raises:
-            EnrichmentError: every row that was asked failed, and rows are left that would fail too.
+            EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
         began = time.monotonic()
         try:
@@ -324,7 +324,8 @@ class Enrichment:
         outcome.cells = {}
         if outcome.status == "error":
             progress.failed += 1
-            in_vain = not progress.done and progress.failed >= PROBES
+            self._failures[alike(outcome.error)] += 1
+            in_vain = not progress.done and self._failures[alike(outcome.error)] >= PROBES
             if self.stopped is None and (outcome.permanent or in_vain):
                 self.notices[f"stopped: {outcome.error}"] = None
                 self.halt("error", outcome.error, GRACE_S)

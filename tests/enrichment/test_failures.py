@@ -179,8 +179,20 @@ def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(
     assert len(messages_api.requests) <= 20 and "secret" not in str(caught.value)
 
 
+def test_only_equal_failures_at_the_start_end_a_run(messages_api: Any) -> None:
+    """Questions that are refused for reasons of their own do not keep the rows behind them from being asked."""
+    reasons = {f"C{n}": error(400, message=chr(97 + n)) for n in range(26)}
+    messages_api.behave(lambda body: reasons.get(company_in(body)) or boss(body))
+    statuses = list(web.enrich(many(30), CEO, concurrency=4, **ROW).enrich_status)
+    assert statuses == ["error"] * 26 + ["ok"] * 4
+    messages_api.behave(lambda body: record(size=f"about {company_in(body)}"))
+    with pytest.raises(EnrichmentError, match="stopped after .* rows failed: .* is no int"):
+        web.enrich(many(), {"size": ("{company}?", int)}, concurrency=1, **ROW)
+    assert len(messages_api.requests) < 60
+
+
 def test_a_model_that_takes_nothing_from_the_start_is_given_up_soon(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it names no time to wait; measured with the real five seconds: ten."""
+    """Where it names no time to wait; measured with the real four seconds: less than ten."""
     monkeypatch.setattr("ipy_websearch.enrichment.run.START_S", 0.5)
     messages_api.behave(lambda body: error(529, retry_after_ms=None))
     with pytest.raises(EnrichmentError, match="529"):

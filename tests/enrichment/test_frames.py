@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -73,7 +74,17 @@ def test_each_kind_of_frame_comes_back_as_it_was_with_equal_values(kind: str, me
         assert out.index.equals(given.index) and [str(out[name].dtype) for name in COLUMNS] == dtypes
 
 
-def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any) -> None:
+def test_what_cannot_be_read_gets_one_line_and_no_frame_the_kinds(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = pd.DataFrame([["C", 1]], columns=pd.MultiIndex.from_tuples([("company", ""), ("n", "m")]))
+    doubled = pa.table([["C"], ["D"]], names=["company", "company"])
+    for frame, told in ((levels, "several levels"), (doubled, "'company' 2 times")):
+        with pytest.raises(ConfigError, match=told) as faulty:
+            web.enrich(frame, COLUMNS, **ROW)
+        assert "\n" not in str(faulty.value)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="needs pyarrow: pip install"):
+        web.enrich(duckdb.sql("SELECT 'C' AS company"), COLUMNS, **ROW)
+    monkeypatch.undo()
     for given in ([{"company": "C"}], pa.table(ROWS).to_batches()[0], None):
         with pytest.raises(
             ConfigError, match=r"DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation"

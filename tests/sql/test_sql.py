@@ -62,7 +62,7 @@ def test_a_cut_answer_is_a_value_while_refusals_and_errors_are_null(
 def test_nulls_empty_questions_and_wrong_calls_send_nothing(messages_api: Any, con: Any) -> None:
     assert con.sql("SELECT ask_ai(NULL, 'q?'), ask_ai('a', NULL), web_search(NULL)").fetchall() == [(None, None, None)]
     with pytest.warns(UserWarning, match="the question is empty"):
-        assert con.sql("SELECT ask_ai('a', '  ')").fetchall() == [(None,)]
+        assert con.sql("SELECT ask_ai('a', '  '), ask_ai('a', 'nan'::DOUBLE)").fetchall() == [(None, None)]
     for call in ("ask_ai('a')", "ask_ai('a', 'b', 'c')", "web_search()"):
         with pytest.raises(duckdb.Error):
             con.sql(f"SELECT {call}").fetchall()
