@@ -212,7 +212,8 @@ class Engine(Server):
 
     def has_key(self, received: Received) -> bool:
         """Return True when the key is there."""
-        return received.headers.get(self.key_header, "").removeprefix("Bearer ") == self.key
+        scheme = "Bearer " if self.key_header == "authorization" else ""
+        return received.headers.get(self.key_header) == scheme + self.key
 
     def invalid(self, name: str, why: str) -> Refusal:
         """Return the refusal of a parameter."""
