@@ -88,6 +88,7 @@ class BraveSearchInput(BraveInput):
 class BraveContextInput(BraveInput):
     """The input of `brave_llm_context`."""
 
+    query: str = Field(min_length=2, description="The search query")
     maximum_number_of_tokens: int = Field(
         8_192, ge=1_024, le=32_768, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
     )
