@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-OK, FAILED, WRONG_USE = 0, 1, 2  # done; it failed or the input is wrong; a wrong command line
+OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130  # done; it failed or the input is wrong; a wrong command line; Ctrl-C
 
 _HELP = """\
 usage: echo '{{…}}' | {command}
@@ -76,9 +76,12 @@ def _run(command: str, schema: JSON, work: Callable[[JSON], Coroutine[Any, Any, 
         return OK
     except WebSearchError as exc:
         _write({"error": str(exc)})
+    except KeyboardInterrupt:
+        _write({"error": "Interrupted"})
+        return INTERRUPTED
     except BrokenPipeError:
         pass
-    except (Exception, KeyboardInterrupt) as exc:  # the reader of standard output is a program: it gets JSON, no traceback
+    except Exception as exc:  # the reader of standard output is a program: it gets JSON, no traceback
         _write({"error": f"Internal error: {type(exc).__name__}"})
     return FAILED
 

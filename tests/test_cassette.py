@@ -341,6 +341,7 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
     ("old", "new", "says"),
     [
         ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
+        ('"took_s": ', '"took_s": null, "took": ', "line 2: float() argument must be"),
         ('"cassette": 2', '"cassette": 9', "no cassette of format 2"),
     ],
 )

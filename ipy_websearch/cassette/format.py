@@ -64,6 +64,15 @@ _SHAPES = re.compile(
     r"|(?<=Bearer )[\w.~+/-]{16,}"
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    "at": datetime.fromisoformat,
+    "to": str,
+    "n": int,
+    "took_s": float,
+    "request": dict,
+    "status": int,
+    "headers": dict,
+}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _TOLD = ("status", "retry_after", "kind", "provider")
 
@@ -84,16 +93,32 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                exchanges.append({**entry, "at": datetime.fromisoformat(entry["at"])})
+                exchanges.append(_checked(entry))
             else:
                 head |= entry
-        except (ValueError, TypeError, LookupError, RecursionError) as exc:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
             if number != len(lines):
                 raise ConfigError(f"the cassette {path} cannot be read: line {number}: {exc}") from None
             problem = f"line {number} is not whole and was left out"
     if head.get("cassette") != FORMAT:
         raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
     return head, exchanges, problem
+
+
+def _checked(entry: dict[str, Any]) -> Exchange:
+    """Return the exchange of a line, which a hand may have edited.
+
+    Raises:
+        ValueError, TypeError, LookupError, AttributeError: a field is missing or of a wrong type.
+    """
+    exchange = {"status": 200, "headers": {}, "stream": (), **entry, "request": entry.get("request") or {}}
+    for name, kind in _TYPES.items():
+        exchange[name] = kind(exchange[name])
+    exchange["stream"] = [(float(moment), dict(event)) for moment, event in exchange["stream"]]
+    body_of(exchange)
+    if "error" in exchange:
+        error_of(exchange["error"])
+    return exchange
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -248,7 +273,7 @@ class Matcher:
         if kind == "page":
             return None
         if kind == "engine":
-            return [request["method"], sorted(request["params"]), request.get("json")]
+            return [request.get("method"), sorted(request.get("params") or ()), request.get("json")]
         body = {name: without_marks(value) for name, value in request.items() if name not in _FREE}
         if self._strict:
             return body | {"system": _DAY.sub("", json.dumps(body.get("system"), default=str))}

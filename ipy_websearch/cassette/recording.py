@@ -354,7 +354,8 @@ def recorded_download(cassette: Recording, real: Any) -> Any:
             return {**facts, **answer_fields(got.status, {}, got.body, cassette.redactor, is_json=False)}
 
         told = await cassette.call("page", url, None, send)
-        return pages.Download(told["final_url"], told["status"], told["content_type"], told["charset"], body_of(told))
+        final_url, content_type, charset = (str(told.get(name, "")) for name in ("final_url", "content_type", "charset"))
+        return pages.Download(final_url, told["status"], content_type, charset, body_of(told))
 
     return download
 

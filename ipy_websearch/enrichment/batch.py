@@ -197,6 +197,7 @@ class BatchRun:
                 self._lose(batch, str(exc))
                 return True
             self._end(batch, dict.fromkeys(keys))
+            self._look()
             raise
         self._ledger.write(lambda c: c.execute("UPDATE batch_rows SET batch = ? WHERE batch = ?", (id, reservation)))
         self._open.append(replace(batch, id=id))

@@ -373,11 +373,13 @@ def _calls(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[list[Argument
 
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
     """Give one warning for all rows that failed or have a note, with an example for each reason."""
-    failed = sum(outcome.status != "ok" for outcome in outcomes.values())
     if told := [(outcome.error, 1, _shown(call)) for call, outcome in outcomes.items() if outcome.error]:
-        said = [f"{function}: {failed} of {len(outcomes)} inputs failed and are NULL", *group_lines(grouped(told))]
+        failed = sum(outcome.status != "ok" for outcome in outcomes.values())
+        numbers = {"failed and are NULL": failed, "got a value with a remark": len(told) - failed}
+        counts = ", ".join(f"{n} of {len(outcomes)} inputs {what}" for what, n in numbers.items() if n)
+        said = "; ".join([f"{function}: {counts}", *group_lines(grouped(told))])
         # Without a registry, so that the same failure is told again when it happens again.
-        warnings.warn_explicit("; ".join(said), UserWarning, "ipy_websearch.sql", 1)
+        warnings.warn_explicit(said, UserWarning, "ipy_websearch.sql", 1)
 
 
 def _shown(call: Arguments) -> str:

@@ -194,7 +194,7 @@ def test_a_busy_engine_is_waited_for_and_a_stand_in_is_told(brave_api: Any, wiki
     brave_api.fail(429)
     assert con.sql("SELECT web_search('busy')[1].provider").fetchall() == [("brave",)]
     brave_api.fail(403)
-    with pytest.warns(UserWarning, match=r"0 of 1 inputs failed.*; .*brave.*wikipedia was asked instead"):
+    with pytest.warns(UserWarning, match=r"1 of 1 inputs got a value with a remark; .*brave.*wikipedia was asked instead"):
         assert con.sql("SELECT web_search('moons of Mars')[1].provider").fetchall() == [("wikipedia",)]
 
 
