@@ -186,22 +186,24 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
         began.append(end if step.kind == "model" else calls_from)
         end = max(end, began[-1] + step.milliseconds)
         calls_from = end if step.kind == "model" else calls_from
-    percent = 100 / (end or 1.0)
-    return [
-        {
-            "n": step.n,
-            "name": one_line(step.name),
-            "kind": "error" if step.is_error else step.kind,
-            "what": "✗ " * step.is_error
-            + shorten(one_line(f"{step.name}: {_STOPS.get(step.detail, step.detail)}".strip(": ")), 90),
-            "start": round(min(percent * start, 98.5), 1),
-            "width": round(min(max(percent * step.milliseconds, 1.0), 100 - min(percent * start, 98.5)), 1),
-            "time": duration(step.milliseconds / 1000),
-            "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if step.kind == "model" else "",
-            "cost": cost(step.cost_usd),
-        }
-        for start, step in zip(began, trace, strict=True)
-    ]
+    rows, percent = [], 100 / (end or 1.0)
+    for start, step in zip(began, trace, strict=True):
+        left = min(percent * start, 98.5)
+        what = one_line(f"{step.name}: {_STOPS.get(step.detail, step.detail)}".strip(": "))
+        rows.append(
+            {
+                "n": step.n,
+                "name": one_line(step.name),
+                "kind": "error" if step.is_error else step.kind,
+                "what": ("✗ " if step.is_error else "") + shorten(what, 90),
+                "start": round(left, 1),
+                "width": round(min(max(percent * step.milliseconds, 1.0), 100 - left), 1),
+                "time": duration(step.milliseconds / 1000),
+                "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if step.kind == "model" else "",
+                "cost": cost(step.cost_usd),
+            }
+        )
+    return rows
 
 
 def answer_view(shown: AnswerView | Answer, *, spent: Decimal | None = Decimal(0), cards: int = 4) -> View:
@@ -320,9 +322,10 @@ class _NotebookAnswer(LiveAnswer):
     def _send(self) -> None:
         types = ("text/html", "text/plain", *(("text/markdown",) if self.view.answer is not None else ()))
         forms = bundle("answer", answer_view(self.view, spent=self._spent()), types)
-        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=self._sent_at > 0)
-        self._sent_at = time.monotonic()
+        is_update = self._sent_at > 0
+        self._sent_at = time.monotonic()  # before it is sent: an interrupt meanwhile must not make a second display
         self._is_stale = False
+        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
 class _TerminalAnswer(LiveAnswer):

@@ -143,10 +143,9 @@ def _prepare(state: Any) -> None:
                 child.type, child.content = "text", child.content or "image"  # as its alternative text is written
             elif child.type == "link_open":
                 opened = at
-            elif child.type == "link_close" and _LIKE_A_MARK.fullmatch(
-                "".join(inner.content for inner in children[opened + 1 : at]).strip()
-            ):
-                child.hidden = children[opened].hidden = True
+            elif child.type == "link_close":
+                text = "".join(inner.content for inner in children[opened + 1 : at])
+                child.hidden = children[opened].hidden = _LIKE_A_MARK.fullmatch(text.strip()) is not None
 
 
 def _mark_doubts(state: Any) -> None:
@@ -178,8 +177,8 @@ def _chip(source: Citation) -> str:
     """Return the mark of a source in a text: a chip with its number and site, the quote on hover."""
     href = safe_href(source.url)
     quote = f" — “{shorten(one_line(source.cited_text), 160)}”" if source.cited_text else ""
-    title = escape(f"{place_of(source.url)}{quote}")
-    label = escape(f"{source.n} {shorten(site_of(source.url) if href else one_line(source.title), 24)}".strip())
+    name = site_of(source.url) if href else one_line(source.title)
+    title, label = escape(f"{place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
     tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
@@ -321,7 +320,8 @@ def _linked(url: str, text: str) -> str:
 
 def link_markdown(url: str, text: str = "") -> Markup:
     """Return one line of text, by default the host, as a Markdown link, or as plain text when the address is not safe."""
-    return Markup(_unmarked(_linked(url, _text(one_line(text or (host_label(url) if safe_href(url) else url))))))
+    label = text or (host_label(url) if safe_href(url) else url)
+    return Markup(_unmarked(_linked(url, _text(one_line(label)))))
 
 
 def text_markdown(text: str) -> Markup:
@@ -353,4 +353,5 @@ def _code(text: str) -> str:
 def _fence(content: str, info: str = "") -> str:
     """Return a block of code; its language is kept where it only affects colours."""
     ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
-    return "\n".join((ticks + (info if info in _COLOURED else ""), content.rstrip("\n"), ticks))
+    language = info if info in _COLOURED else ""
+    return "\n".join((ticks + language, content.rstrip("\n"), ticks))

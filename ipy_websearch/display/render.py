@@ -41,7 +41,8 @@ def cell(value: Any, width: int = 200) -> str:
         case datetime() if value == value:  # a day is one without a time
             return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
         case Real():  # a year is not "1,926"
-            return "" if value != value else f"{float(value):{',' if abs(float(value)) >= 10_000 else ''}.15g}"
+            number = float(value)
+            return "" if number != number else f"{number:,.15g}" if abs(number) >= 10_000 else f"{number:.15g}"
         case list() | tuple():
             return shorten(", ".join(cell(item, width) for item in value), width)
     return "" if value is None or type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)

@@ -161,15 +161,14 @@ def cost_view(frame: Any) -> View | None:
     largest = frame["usd"].max()
     budget_usd = (settings_in_force() or WebSearch()).session_budget_usd if summary.scope == "this session" else None
     share = math.fsum(frame["usd"].dropna()) / budget_usd if budget_usd else 0.0
+    cached = int(frame["cached"].fillna(0).sum()) if "cached" in names else 0
     return {
         "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
         "numeric": [frame[name].dtype.kind in "iuf" for name in names],
         "rows": list(zip(*columns.values(), strict=True)),
         "shares": [round(100 * value / largest, 1) if value and largest > 0 else 0 for value in shown["usd"]],
         "more": _more(len(frame) - len(shown), "earlier row" if calls else "more row"),
-        "footer": words("tables", "bill", summary, int(frame["cached"].fillna(0).sum()) if "cached" in names else 0).partition(
-            " · "
-        )[::2],
+        "footer": words("tables", "bill", summary, cached).partition(" · ")[::2],
         "meter": min(round(100 * share, 1), 100),
         "budget": f"{share:.0%} of the session's budget of {usd(budget_usd)}" if budget_usd else "",
     }

@@ -52,17 +52,16 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
     """Return an answer for the functions below, with the keys in its question and steps removed by `redact`."""
     parts = [(step.detail, step.request, step.response) for step in answer.trace]
     clean = json.loads(redact(json.dumps(parts, ensure_ascii=False, default=str)))
-    trace = [
-        replace(step, detail=d, request=sent, response=got) for step, (d, sent, got) in zip(answer.trace, clean, strict=True)
-    ]
-    return replace(answer, question=redact(answer.question), trace=tuple(trace))
+    found = zip(answer.trace, clean, strict=True)
+    trace = tuple(replace(step, detail=detail, request=sent, response=got) for step, (detail, sent, got) in found)
+    return replace(answer, question=redact(answer.question), trace=trace)
 
 
 def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
     """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
     frame = TraceFrame(answer.steps[step - 1 : step].reset_index(drop=True) if step else answer.steps)
     frame.view = {
-        "title": f"step {step} of {len(answer.trace)} · " * bool(step) + shorten(one_line(answer.question), 120),
+        "title": (f"step {step} of {len(answer.trace)} · " if step else "") + shorten(one_line(answer.question), 120),
         "rows": step_views(answer, STEP_CHARACTERS if step else OVERVIEW_CHARACTERS, step),
         "total": "" if step else words("tables", "steps", answer),
         "is_open": step > 0,
@@ -121,7 +120,8 @@ def requests_news(trace: Sequence[Step]) -> list[Any]:
 def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     same, new, old = f"as in step {before.n}", without_marks(body), without_marks(before.request)
     repeated = {name: f"… {same}" for name in ("system", "tools") if name in new and new[name] == old.get(name)}
-    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new["messages"], old["messages"], strict=False)))
+    pairs = zip(new["messages"], old["messages"], strict=False)
+    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {**body, **repeated, "messages": [f"… {plural(told, 'message')} {same}", *body["messages"][told:]]}
 
 

@@ -58,7 +58,8 @@ def ask(call: Call) -> Any:
 
         %ask --follow and which of them has a matte screen?
     """
-    question = "\n\n".join(filter(None, (call.text, interpolate(call.cell.strip("\r\n"), variables_of(call.shell)))))
+    body = interpolate(call.cell.strip("\r\n"), variables_of(call.shell))
+    question = "\n\n".join(filter(None, (call.text, body)))
     session, options = call.session, call.options
     if options.pop("reset", False):
         session.answers.clear()

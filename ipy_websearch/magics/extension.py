@@ -31,7 +31,7 @@ from ipy_websearch.settings import load_settings, use_settings
 
 MAGICS = (search, fetch, ask, enrich, cost, trace, panels, websearch)
 _ATTRIBUTE = "_ipy_websearch_loaded"
-_LINE = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
+_LINE = r"\s*(?:[^\W\d][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -67,9 +67,8 @@ def websearch(call: Call) -> Any:
         words = shlex.split(call.text, comments=True) or ["help"]
         name = next((name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS), "")
         if not name:
-            raise UsageError(
-                f"%websearch has no command {words[0]!r}{did_you_mean(words[0], COMMANDS)} ({', '.join(COMMANDS)})"
-            )
+            hint = did_you_mean(words[0], COMMANDS)
+            raise UsageError(f"%websearch has no command {words[0]!r}{hint} ({', '.join(COMMANDS)})")
         words = words[len(name.split()) :]
         signature(COMMANDS[name]).bind(call, *words, **call.options)
     except (ValueError, TypeError):
@@ -114,9 +113,8 @@ def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) 
 def _index(call: Call, folder: str = "", /, *, remove: bool = False) -> str:
     index, path = call.session.index, Path(folder).expanduser()
     if not folder:
-        return (
-            "\n".join(f"{count:6,}  {name}" for name, count in index.folders()) or "No folder of yours is in the local index."
-        )
+        listed = [f"{count:6,}  {name}" for name, count in index.folders()]
+        return "\n".join(listed) or "No folder of yours is in the local index."
     if remove:
         return f"{path}: {plural(index.remove_folder(path), 'document')} removed from the local index"
     report = index.add_folder(path)
@@ -165,7 +163,8 @@ def _goggles(call: Call) -> Any:
     from ipy_websearch.frames import WebFrame
     from ipy_websearch.providers.brave import catalogue
 
-    return WebFrame([(g.name, g.about, g.url or g.rules) for g in catalogue().values()], columns=["goggle", "ranks", "rules"])
+    rows = [(goggle.name, goggle.about, goggle.url or goggle.rules) for goggle in catalogue().values()]
+    return WebFrame(rows, columns=["goggle", "ranks", "rules"])
 
 
 def _export(call: Call, file: str, /, *, force: bool = False) -> str:
