@@ -36,6 +36,8 @@ Block = dict[str, Any]
 MARK = "IPYWS4"
 
 _OWN_ID = re.compile(r"srvtoolu_ipy(\d+)_((?:[0-9a-f]{2})+)")
+# As the API writes them, whatever the process's locale is.
+_MONTHS = "January February March April May June July August September October November December".split()
 _SEARCH_CODES = "invalid_tool_input unavailable max_uses_exceeded too_many_requests query_too_long request_too_large".split()
 _ERRORS = {
     "max_uses_exceeded": "Not run: the tool was used as often as it may be. Answer from what there is.",
@@ -119,7 +121,7 @@ def _hit(passage: Passage) -> Block:
         "type": "web_search_result",
         "url": passage.url,
         "title": passage.title,
-        "page_age": f"{when:%B} {when.day}, {when.year}" if when else None,
+        "page_age": f"{_MONTHS[when.month - 1]} {when.day}, {when.year}" if when else None,
         "encrypted_content": pack([paragraph for paragraph in passage.paragraphs if paragraph.strip()]),
     }
 
@@ -144,7 +146,7 @@ def _page(output: ToolOutput, cited: bool) -> Block:
 def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     """Return what the model is given for a native result of `call`.
 
-    Where nothing can be read in it, what was asked and the titles that were found is all there is.
+    Where no text can be read in it, what was asked and the titles that were found is all there is.
     """
     content = block.get("content")
     if isinstance(content, Mapping):
@@ -152,12 +154,15 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
             return _given_page(content)
         text = _ERRORS.get(code, f"Not done: {plain(code)}.")
         return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
+    hits = blocks_of(block)
     passages = tuple(
         Passage(str(hit.get("url")), str(hit.get("title") or ""), tuple(map(str, texts)))
-        for hit in blocks_of(block)
+        for hit in hits
         if isinstance(texts := unpack(hit.get("encrypted_content")), list) and texts
     )
-    return ToolOutput(summary="", passages=passages, text="" if passages else told(call, block))
+    if passages:
+        return ToolOutput(summary="", passages=passages)
+    return ToolOutput(summary="", text=told(call, block) if hits else "No results.")
 
 
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
@@ -174,8 +179,10 @@ def told(call: Mapping[str, Any], block: Mapping[str, Any]) -> str:
     """Return in words what a call gave whose results cannot be read here."""
     asked, content = _mapping(call.get("input")), block.get("content")
     what = _line(asked.get("query") or asked.get("url")) or "the web"
-    found = [content] if isinstance(content, Mapping) else blocks_of(block)[:20]  # a page or an error, or hits
-    named = "; ".join(f"{_line(each.get('title'))} ({_line(each.get('url') or each.get('error_code'))})" for each in found)
+    if isinstance(content, Mapping):  # a page, or an error
+        named = _line(content.get("url") or content.get("error_code"))
+    else:
+        named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in blocks_of(block)[:20])
     return f"[Looked up {what!r}; found: {named or 'nothing'}]"
 
 

@@ -71,6 +71,7 @@ class InterceptedCall(Face):
     closed: bool = False
     loop: Loop = field(init=False)
     _wire: Exchange = field(init=False)
+    _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
     _outbox: list[Event] = field(default_factory=list)
@@ -172,6 +173,9 @@ class InterceptedCall(Face):
         """Return the next request; the final one may not call our tools."""
         body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
         body["messages"] = self._marked() if self._replies else self.loop.messages
+        if self._container:  # the API refuses a request without it while its own code waits for results
+            own = body.get("container")
+            body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
         if tools := self._offered(final):
             body["tools"] = tools
             if choice := self._choice(final):
@@ -183,6 +187,7 @@ class InterceptedCall(Face):
         if not (reply.complete and self.writer.head):
             raise ModelError("the model's answer ended too soon, or has no beginning", status=200, kind="api_error")
         self._replies += 1
+        self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
         self.loop.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]

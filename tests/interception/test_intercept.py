@@ -261,6 +261,14 @@ def test_a_citation_of_results_that_a_shortened_history_lacks_does_not_go_back(c
     assert messages_api.bodies[-1]["messages"][-2]["content"] == [{"type": "text", "text": "In 1995."}]
 
 
+def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messages_api: Any) -> None:
+    """The API refuses results without it while its own code waits."""
+    held = replies.Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    messages_api.replies([search(), held], "Matz.")
+    ask(client)
+    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
+
+
 def test_a_history_goes_on_without_the_tool_that_made_it(client: Any, messages_api: Any, brave_api: Any) -> None:
     messages_api.replies(search(), text("Matz.", citations=[(0, 0)]))
     first = ask(client)
