@@ -110,8 +110,7 @@ def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, *, cited: boo
     elif kind == "fetch":
         content = _page(output, cited)
     else:
-        hits = {hit.url: Passage(hit.url, hit.title, (), hit.published_date) for hit in output.results or ()}
-        content = [_hit(passage) for passage in (hits | {passage.url: passage for passage in output.passages}).values()]
+        content = [_hit(passage) for passage in {passage.url: passage for passage in output.passages}.values()]
     return {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
 
 
