@@ -142,10 +142,11 @@ def _page(output: ToolOutput, cited: bool) -> Block:
     }
 
 
-def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
-    """Return what the model is given for a native result of `call`.
+def given(block: Mapping[str, Any]) -> ToolOutput:
+    """Return what the model is given for a native result.
 
-    Where no text can be read in it, what was asked and the titles that were found is all there is.
+    Where no text can be read in it, the titles that were found are all there is. What the model asked is not repeated: its own
+    words must make no address known.
     """
     content = block.get("content")
     if isinstance(content, Mapping):
@@ -161,7 +162,7 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     )
     if passages:
         return ToolOutput(summary="", passages=passages)
-    return ToolOutput(summary="", text=told(call, block) if hits else "No results.")
+    return ToolOutput(summary="", text=told({}, block) if hits else "No results.")
 
 
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:
@@ -210,10 +211,10 @@ class Sources:
     """Translates citations: what cites our results becomes native, what cites the caller's keeps the caller's numbers.
 
     The API numbers all `search_result` blocks of a request from 0, ours among the caller's; so they are counted as they are
-    sent. `natives` has our results, each with its call, by upstream id.
+    sent. `natives` has our results by upstream id.
     """
 
-    natives: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
+    natives: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _entries: list[_Entry] = field(default_factory=list)
     _documents: int = 0
 
@@ -221,7 +222,7 @@ class Sources:
         """Count the blocks of a message as the model gets it; each message is given once, in order."""
         for block in blocks_of(message):
             native = self.natives.get(str(block.get("tool_use_id")))
-            kind = native_kind(native[0]) if native else None
+            kind = native_kind(native) if native else None
             self._documents += kind == "fetch" and not block.get("is_error")
             for part in blocks_of(block) if block.get("type") == "tool_result" else [block]:
                 self._documents += part.get("type") == "document"
@@ -369,7 +370,7 @@ class EventWriter:
             return []
         index, self._next = self._next, self._next + 1
         return [
-            {"type": "content_block_start", "index": index, "content_block": self.sources.natives[call_id][0]},
+            {"type": "content_block_start", "index": index, "content_block": self.sources.natives[call_id]},
             {"type": "content_block_stop", "index": index},
         ]
 
@@ -481,8 +482,8 @@ class Unpacked:
                 call = {"type": "tool_use", "id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}, **mark}
                 self._turn.append(call | ({"caller": block["caller"]} if block.get("caller") else {}))
         elif call_id in self._calls and call_id not in self.sources.natives:
-            self.sources.natives[call_id] = native = (block, self._calls[call_id])
-            self._results.append({**self.render(call_id, given(*native)), **mark})
+            self.sources.natives[call_id] = block
+            self._results.append({**self.render(call_id, given(block)), **mark})
 
     def _with_citations(self, block: Mapping[str, Any]) -> Block:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""

