@@ -125,9 +125,8 @@ class FakeWeb:
     def record(self, **values: Any) -> Part:
         """Return the call that fills a row of `enrich`: each value bare, or with source, quote and confidence in a dict."""
         blank = {"value": None, "source": "", "quote": "", "confidence": 1.0}
-        return self.call(
-            "record", **{n: blank | (dict(v) if isinstance(v, Mapping) else {"value": v}) for n, v in values.items()}
-        )
+        cells = {name: {**blank, **(v if isinstance(v, Mapping) else {"value": v})} for name, v in values.items()}
+        return self.call("record", **cells)
 
     def answer(self, request: Mapping[str, Any]) -> Reply:
         """Return the model's reply and record the request."""

@@ -186,7 +186,8 @@ class Redactor:
 
     def stream(self, events: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
         """Return events without keys that came in several pieces; such a text then stands whole in its first piece."""
-        clean, pieces = deepcopy(events), defaultdict[tuple[Any, str], list[dict[str, Any]]](list)
+        clean = deepcopy(events)
+        pieces: dict[tuple[Any, str], list[dict[str, Any]]] = defaultdict(list)
         for _, event in clean:
             delta = event.get("delta") or {}
             if name := _PIECES.get(str(delta.get("type"))):

@@ -120,7 +120,8 @@ class BatchRun:
         config = run.config
         self._run = run
         self._ledger = run.ledger
-        self._tools = [*filter(None, [native_search(config.model, config.client, config.max_searches, config.defaults)])]
+        search = native_search(config.model, config.client, config.max_searches, config.defaults)
+        self._tools = [search] if search else []
         self._rows = {run.row_key(n): n for n in rows}
         self._open: list[Batch] = []
         self._look()
@@ -255,15 +256,16 @@ class BatchRun:
 
     def _booked(self, key: str, result: Mapping[str, Any]) -> LedgerRow | None:
         """Return the ledger row of a result: None when it costs nothing; without a cost when it does not report its usage."""
-        own, booking, message = self._run.config.model, self._run.booking(RunBudget()), result.get("message")
+        own, booking = self._run.config.model, self._run.booking(RunBudget())
         if result.get("type") in UNBILLED:
             return None
         if result.get("type") == "lost":
             row = booking.model_row(own, Usage(), status="error", batch=True)
             return replace(row, cost_usd=self._worst(key), estimated=True)
+        message = result.get("message")
         message = message if isinstance(message, Mapping) else {}
-        model, used = billed_model(own, str(message.get("model") or "")), message.get("usage")
-        row = booking.model_row(model, Usage.from_api(used), batch=True)
+        used = message.get("usage")
+        row = booking.model_row(billed_model(own, str(message.get("model") or "")), Usage.from_api(used), batch=True)
         return row if reported(used, "input_tokens") and reported(used, "output_tokens") else replace(row, cost_usd=None)
 
     def _end(self, batch: Batch, booked: Mapping[str, LedgerRow | None]) -> None:

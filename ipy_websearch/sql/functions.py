@@ -280,7 +280,9 @@ class Functions:
         """Return the value of each row, null for a row without; failures become a warning, or an error."""
         import pyarrow as pa
 
-        name, presses, outcomes = f"{self.prefix}{kind}", _presses(), dict[Arguments, Outcome]()
+        presses = _presses()
+        name = f"{self.prefix}{kind}"
+        outcomes: dict[Arguments, Outcome] = {}
         calls, fresh = _calls(name, kind, columns)
         if distinct := list(dict.fromkeys(call for call in calls if call is not None)):
             with self.lock:
