@@ -172,7 +172,8 @@ class Keys:
             ConfigError: the file cannot be deleted.
         """
         spec = self.spec(name)
-        removed, path = ["session"] if self._session.pop(spec.variable, None) is not None else [], self._file(spec)
+        removed = [] if self._session.pop(spec.variable, None) is None else ["session"]
+        path = self._file(spec)
         try:
             path.unlink()
         except (FileNotFoundError, NotADirectoryError):

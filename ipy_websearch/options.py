@@ -69,8 +69,9 @@ class AskOptions(_Options):
 
     def limits(self, settings: WebSearch) -> Limits:
         """Return the limits of the question; those that are None are as the settings say."""
-        given = {each.name: getattr(self, each.name) for each in fields(Limits)}
-        return Limits(**{name: checked(name, getattr(settings, name) if of is None else of) for name, of in given.items()})
+        names = [field.name for field in fields(Limits)]
+        given = {name: getattr(settings if getattr(self, name) is None else self, name) for name in names}
+        return Limits(**{name: checked(name, value) for name, value in given.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,14 +14,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode
+from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from ipy_websearch.errors import ConfigError
 
 ENRICH_MODEL = "claude-haiku-5-5"
 OFFLINE_MODEL = "offline"
-
 
 # What may become of sentences that their sources do not support: nothing, a mark, a second try by the model.
 CHECKS = ("off", "mark", "repair")
@@ -67,6 +66,12 @@ class WebSearch(Configurable):
     max_rows = Int(50, min=1, help="Rows of a results table that are shown.").tag(config=True)
     research_root = Unicode("", help="Folder or github:owner/repo/path@ref that read_research may read.").tag(config=True)
     search_tools = Dict(help="Named providers with parameters: {'my-tavily': {'provider': 'tavily', …}}.").tag(config=True)
+
+    @validate("timeout_s", "budget_usd", "session_budget_usd", "day_budget_usd")
+    def _finite(self, proposal: Any) -> Any:
+        if proposal.value is not None and not isfinite(proposal.value):
+            raise TraitError(f"{proposal.trait.name} is {proposal.value}, which limits nothing")
+        return proposal.value
 
 
 # What a pyproject.toml may set: how much is shown and asked for, never where anything is sent.
@@ -124,8 +129,8 @@ def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
     trait: Any = settings.traits()[name]
     try:
         value = trait.from_string(value) if isinstance(value, str) else value
-        if (isinstance(value, bool) and not isinstance(trait, Bool)) or (isinstance(value, float) and not isfinite(value)):
-            raise TraitError("Python counts a bool as an int, and compares NaN and infinity with limits")
+        if isinstance(value, bool) and not isinstance(trait, Bool):
+            raise TraitError("Python counts a bool as an int")
         setattr(settings, name, value)
     except Exception as exc:  # traitlets parses some texts as Python code, which can fail in any way
         raise ConfigError(

@@ -19,6 +19,7 @@ from ipy_websearch import Session, api, background
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import LedgerRow
 from tests.contract.helpers import run
+from tests.fakes.money import held
 from tests.fakes.replies import slow, thinking, tool_use, usage
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
@@ -73,20 +74,26 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), api.session() is mine,
 
 
 def test_a_script_ends_cleanly_whatever_is_still_open(messages_api: Any) -> None:
-    """Nothing is printed about unclosed sessions, pending tasks or ignored generators."""
-    messages_api.replies("Because.", ["Because " * 400, slow(0.05)])
+    """Nothing is printed about unclosed sessions, pending tasks or ignored generators, and a stream that was never read holds
+    no money: also when another library had a finalizer before, so that ours are called after the loop's end."""
+    messages_api.replies("Because.", ["Because " * 400, slow(0.05)], "Because.")
     code = """
-import asyncio, ipy_websearch
+import asyncio, weakref
+weakref.finalize(weakref, bool)
+import anthropic, ipy_websearch
 from ipy_websearch import Session
+asked = {"model": "claude-sonnet-5-5", "max_tokens": 99, "messages": [{"role": "user", "content": "why?"}]}
+search = {"type": "web_search_20250305", "name": "web_search"}
 print(asyncio.run(Session().ask("why?")).text)
 async def left():
     async for event in Session().start("why?"):
         if type(event).__name__ == "TextDelta":
             break
 asyncio.run(left())
+unread = ipy_websearch.intercept(anthropic.Anthropic()).messages.create(**asked, tools=[search], stream=True)
 """
-    done = run(code)
-    assert done.stdout.strip() == "Because." and done.stderr == ""
+    done = run(code, IPY_WEBSEARCH_SESSION_BUDGET_USD="1")
+    assert done.stdout.strip() == "Because." and done.stderr == "" and held() == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -313,8 +313,12 @@ def _release(call: InterceptedCall) -> None:
     async def close() -> None:
         call.close()
 
-    if not call.closed:  # its event loop may have ended, and this thread may hold a lock: do not wait for long
+    if call.closed:
+        return
+    if background.is_running():  # the caller's may have ended; this thread may hold a lock: do not wait for long
         background.Task(close).wait(1.0)
+    else:  # at the end of Python no thread begins any more
+        call.close()
 
 
 async def _frames(events: AsyncGenerator[list[Event], None], made: list[Event] | None) -> AsyncGenerator[bytes, None]:

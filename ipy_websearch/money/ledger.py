@@ -349,7 +349,7 @@ class Ledger:
     def _copy(self) -> Database:
         """Return what the file has, as far as it can be read, and what it lacks, in memory."""
         copy, address = _database(None), f"{(self.path or Path()).absolute().as_uri()}?mode=ro"
-        with suppress(sqlite3.Error), closing(sqlite3.connect(address, BUSY_S, uri=True)) as file:
+        with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=BUSY_S, uri=True)) as file:
             copy.read(lambda memory: [memory.executemany(insert, file.execute(select)) for select, insert in _COPIED])
         copy.write(lambda connection: [work(connection) for work in self._unwritten])
         return copy

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache
@@ -252,12 +252,18 @@ _ENTRY = {"extra": "forbid", "str_strip_whitespace": True, "coerce_numbers_to_st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What all entries of a price file have: the plan, the source and its date."""
+    """What all entries of a price file have: the plan, the source and its date. An amount has bounds: with a negative one,
+    budgets would stop nothing."""
 
     plan: str = ""
     source: str = ""
     date: Any = ""
     __pydantic_config__: ClassVar[Any] = _ENTRY
+
+    def __post_init__(self) -> None:
+        for amount in (getattr(self, each.name) for each in fields(self)):
+            if isinstance(amount, Decimal) and not 0 <= amount <= _MILLION:
+                raise ValueError(f"{amount} US dollars are less than nothing, or more than a million")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

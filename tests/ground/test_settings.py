@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets import TraitError
 from traitlets.config import Config
 
 import ipy_websearch
@@ -104,6 +106,12 @@ def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, 
     assert words in said and f"IPY_WEBSEARCH_{name}" in said and len(said) < 450
     with pytest.raises(ConfigError):
         ipy_websearch.search("moons of Mars", provider="local")
+
+
+@pytest.mark.parametrize("value", [nan, inf])
+def test_a_budget_that_limits_nothing_is_refused_in_a_configuration(value: float) -> None:
+    with pytest.raises(TraitError, match="limits nothing"):
+        WebSearch(day_budget_usd=value)
 
 
 def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_loads(bare_shell: Any, tmp_path: Path) -> None:

@@ -174,6 +174,8 @@ def test_the_users_own_prices_win() -> None:
         ('[[price]]\nprovider = "brave"\nkind = search', "line 3"),
         ('[[price]]\nprovider = "x"\nkind = "search"\nunit = "request"\nusd = "five"', r"price.1.usd: .* not 'five'"),
         ('[[price]]\nprovider = "x"\nkind = "search"\nunit = "request"\nusd = nan', "price.1.usd: .*NaN"),
+        ('[[price]]\nprovider = "x"\nkind = "search"\nunit = "request"\nusd = -1', "price.1: .* -1 US dollars are less"),
+        ('[[model]]\nid = "m"\ninput = 1e400\noutput = 1', "model.1: .* more than a million"),
         ('[[price]]\nprovider = "x"\nkind = "serch"\nunit = "request"\nusd = 1', "price.1.kind: .*'serch'"),
         ('[[price]]\nprovider = "x"\nkind = "search"\nusd = 1', "price.1.unit: "),
         ('[[price]]\nprovider = "x"\nkind = "search"\nunits = "request"\nusd = 1', "price.1.unit"),
