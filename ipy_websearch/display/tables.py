@@ -192,7 +192,7 @@ _GROUPS = 7
 def cost_png(calls: Any, title: str, by: str) -> bytes:
     """Return a PNG with the cumulative cost from the first call on, by group, the most expensive at the bottom.
 
-    `calls` are rows of `cost()`, at least one. Models and providers are shown together, by name.
+    `calls` are rows of `cost()`, at least one; their groups are those of the table.
 
     Raises:
         ConfigError: matplotlib, the extra [plot], is not installed.
@@ -203,7 +203,13 @@ def cost_png(calls: Any, title: str, by: str) -> bytes:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
     import pandas as pd
 
-    group = calls["time"].dt.strftime("%Y-%m-%d") if by == "day" else calls[{"model": "name", "provider": "name"}.get(by, by)]
+    is_model = calls["kind"] == "model"
+    groups_by = {
+        "model": calls["name"].where(is_model, "(engines)"),
+        "provider": calls["name"].where(~is_model, "(models)"),
+        "day": calls["time"].dt.strftime("%Y-%m-%d"),
+    }
+    group = groups_by[by] if by in groups_by else calls[by]
     calls = pd.DataFrame({"moment": calls["time"], "group": group, "usd": calls["usd"].fillna(0.0)})
     dearest = calls.groupby("group").usd.sum().nlargest(_GROUPS).index
     calls["group"] = calls["group"].where(calls["group"].isin(dearest), "others")

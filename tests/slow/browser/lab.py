@@ -106,6 +106,9 @@ def server(folder: Path) -> Iterator[str]:
             yield address
         finally:
             process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
 
 
 def _is_up(address: str) -> bool:

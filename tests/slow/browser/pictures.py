@@ -92,6 +92,7 @@ import pandas as pd
 from IPython.display import Image
 calls = pd.DataFrame({"time": pd.date_range("2026-11-20 09:00", periods=7, freq="7min", tz="UTC")})
 calls["name"] = [f"claude-{'sonnet' if n % 3 else 'haiku'}" for n in range(7)]
+calls["kind"] = "model"
 calls["usd"] = calls.index / 1000
 Image(cost_png(calls, "this session: 0.036 USD", "model"))
 """
