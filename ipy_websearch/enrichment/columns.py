@@ -181,8 +181,10 @@ def earlier_names(names: Iterable[str]) -> set[str]:
     """Return the columns that an earlier enrichment added: when a frame has all columns about the row, these, and each value
     with its source, quote and confidence."""
     there = set(names)
-    values = [{name, *(f"{name}_{part}" for part in PARTS)} for name in there]
-    return {*OWN}.union(*(value for value in values if value <= there)) if there.issuperset(OWN) else set()
+    if not there.issuperset(OWN):
+        return set()
+    groups = [{name, *(f"{name}_{part}" for part in PARTS)} for name in there]
+    return {*OWN}.union(*(group for group in groups if group <= there))
 
 
 # --- the rows -----------------------------------------------------------------------------------------------------------
@@ -231,9 +233,12 @@ def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
     names = [str(name) for name in frame.columns]
     if doubled := next((name for name in fields if names.count(name) > 1), None):
         raise ConfigError(f"the frame has several columns called {doubled!r}, so the question cannot name it")
-    columns = [frame.iloc[:, names.index(name)] for name in fields]
-    pairs = [zip(column.tolist(), column.isna(), strict=True) for column in columns]
-    return list(zip(*([None if gone else normal(value) for value, gone in cells] for cells in pairs), strict=True))
+    texts = []
+    for name in fields:
+        column = frame.iloc[:, names.index(name)]
+        cells = zip(column.tolist(), column.isna(), strict=True)
+        texts.append([None if gone else normal(value) for value, gone in cells])
+    return list(zip(*texts, strict=True))
 
 
 def normal(value: Any) -> str | None:

@@ -102,9 +102,9 @@ def added_columns(plan: Plan, outcomes: Sequence[Outcome], *, sources: bool) -> 
                 data[f"{column.name}_{part}"] = pd.array([cell[position] for cell in cells], dtype=_DTYPES[part])
     data["enrich_status"] = pd.array([None if row is left_out else row.status for row in rows], dtype="string")
     data["enrich_error"] = pd.array([row.error or None for row in rows], dtype="string")
-    again = pd.Series(plan.place).duplicated()
-    first = [0 if repeats and row is not left_out else row.spent_usd for row, repeats in zip(rows, again, strict=True)]
-    data["enrich_cost_usd"] = pd.array([None if usd is None else float(usd) for usd in first], dtype="Float64")
+    repeated = pd.Series(plan.place).duplicated()
+    costs = [0 if again and row is not left_out else row.spent_usd for row, again in zip(rows, repeated, strict=True)]
+    data["enrich_cost_usd"] = pd.array([None if usd is None else float(usd) for usd in costs], dtype="Float64")
     return pd.DataFrame(data)
 
 

@@ -75,7 +75,7 @@ class Searches:
         self._router = router
         self._plan = partial(router.plan, provider=provider, local_stands_in=local_stands_in)
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S, start_s=START_S)
-        self._chances = float(PROBES)
+        self._failures_left: float = PROBES  # without limit after the first success
         self._dead: ProviderError | None = None
 
     def first(self, request: SearchRequest) -> tuple[str, Mapping[str, Any]]:
@@ -100,14 +100,14 @@ class Searches:
         try:
             results = await self._search(request, fresh)
         except ProviderError as exc:
-            self._chances -= 1
-            if exc.permanent or not self._chances > 0:
+            self._failures_left -= 1
+            if exc.permanent or self._failures_left <= 0:
                 # As an error of its own, without charges: what is not asked costs nothing.
                 self._dead = ProviderError(
                     str(exc), provider=exc.provider, status=exc.status, retry_after=exc.retry_after, reason=exc.reason
                 )
             raise
-        self._chances = math.inf
+        self._failures_left = math.inf
         return results
 
     async def _search(self, request: SearchRequest, fresh: bool) -> SearchResults:
@@ -218,7 +218,9 @@ def request_body(
     """
     platform, model = config.platform, config.model
     text = system_text(config.max_searches, reads=True) if reads else config.system
-    instructions = {"type": "text", "text": text, **({"cache_control": CACHE_CONTROL} if platform.caching else {})}
+    instructions: dict[str, Any] = {"type": "text", "text": text}
+    if platform.caching:
+        instructions["cache_control"] = CACHE_CONTROL
     body = {"model": model, "max_tokens": max_tokens(columns), "system": [instructions], "messages": list(messages)}
     if not reads:
         body["tools"] = [*tools, record_tool(tuple(columns))]

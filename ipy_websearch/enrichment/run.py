@@ -181,8 +181,9 @@ class Enrichment:
         self._asking: asyncio.Task[None] | None = None
         self._failures: Counter[str] = Counter()
         self._seconds = 0.0
-        native = NATIVE if options.mode == "batch" else ""
-        self._lookup = self._lookup_key(*(config.searches.first(config.defaults) if config.searches else (native, {})))
+        native: tuple[str, Mapping[str, Any]] = (NATIVE if options.mode == "batch" else "", {})
+        planned = config.searches.first(config.defaults) if config.searches is not None else native
+        self._lookup = self._lookup_key(*planned)
 
     # --- the caller's side -----------------------------------------------------------------------------------------------
 
@@ -318,8 +319,10 @@ class Enrichment:
         self.notices.update(dict.fromkeys(outcome.notices))
         if outcome.status == "ok":
             self._keep(n, outcome)
-            progress.cached += outcome.cached
-            progress.done += not outcome.cached
+            if outcome.cached:
+                progress.cached += 1
+            else:
+                progress.done += 1
             return
         outcome.cells = {}
         if outcome.status == "error":
