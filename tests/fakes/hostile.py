@@ -60,7 +60,7 @@ def problems(markdown: str) -> list[str]:
             found.append(f"{token.type}: {token.content}")
         elif token.type == "link_open" and safe_href(str(token.attrs["href"])) is None:
             found.append(f"link: {token.attrs['href']}")
-        elif token.type == "inline" and "{" in re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", token.content, flags=re.DOTALL):
+        elif token.type == "inline" and "{" in re.sub(r"(?s)(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", token.content):
             found.append(f"attributes: {token.content}")
         elif token.type == "text" and re.search(r"\$|\\[(\[]|\\begin", token.content):
             found.append(f"mathematics: {token.content}")
