@@ -40,6 +40,8 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECAS
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = dict.fromkeys(("latin-1", "latin1", "iso-8859-1", "us-ascii"), "windows-1252") | {"gb2312": "gb18030"}
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
+_BALANCED = re.compile(r"[^()<>]*+(?:\([^()<>]*+\)[^()<>]*+)*+")
+_ESCAPES = str.maketrans({character: f"%{ord(character):02X}" for character in "()<>"})
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 # Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
@@ -131,6 +133,8 @@ def web_address(href: str, base: str) -> str | None:
         parts = urlsplit(address)
     except ValueError:
         return None
+    if not _BALANCED.fullmatch(address):  # it would end a link of Markdown too early
+        address = address.translate(_ESCAPES)
     return address if parts.scheme in ("http", "https") and parts.hostname else None
 
 

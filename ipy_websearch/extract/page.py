@@ -282,7 +282,12 @@ _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
 _MAX_SPAN, _MAX_COLUMNS = 50, 100  # that one cell may cover in a direction, and that are looked at for cells from above
-_STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
+# What begins an image, a link, the address of a reference, or HTML (its name may stand in the next text). Backslashes before
+# HTML are escaped as well: an even number of them would leave it as it is.
+_STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[:]|(?<!\\)\\*+(?:<(?=[A-Za-z/!?]|\Z)|\Z)")
+_TEXTS = etree.XPath(".//text()")
+_IN_LINK = etree.XPath("boolean(ancestor-or-self::a)")
+_IN_CODE = etree.XPath("boolean(ancestor-or-self::*[self::pre or self::code or self::kbd or self::samp])")
 _EXPONENT = re.compile(r"[-+−=()\dn]+")
 
 
@@ -320,6 +325,7 @@ def plain_code(body: Any) -> None:
 
 def markdown(body: Any) -> str:
     """Return `body` as Markdown."""
+    _part_texts(body)
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
     for quote in body.iter("blockquote"):
@@ -330,6 +336,19 @@ def markdown(body: Any) -> str:
         if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":
             before.append(inner)  # a list right in a list belongs to the item before it, as browsers show it
     return str(_CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")))
+
+
+def _part_texts(body: Any) -> None:
+    """Part texts of neighbouring elements that Markdown would read as one image, link or address of a reference."""
+    before = ""
+    for text in _TEXTS(body):
+        element, where = text.getparent(), "text" if text.is_text else "tail"
+        holder = element if text.is_text else element.getparent()
+        if before == "!" and _IN_LINK(holder):
+            setattr(element, where, f" {text}")
+        elif before + text[:1] in ("![", "](", "][", "]:") and not _IN_CODE(holder):  # where a backslash is one
+            setattr(element, where, f"\\{text}")
+        before = text[-1:] or before
 
 
 def _rows(table: Any) -> list[list[Any]]:
@@ -391,7 +410,7 @@ class _Converter(markdownify.MarkdownConverter):
 
     def escape(self, text: str, parent_tags: Any) -> str:
         """Return text of the page so that Markdown reads no link, image or HTML into it."""
-        return _STRUCTURE.sub(lambda match: "\\" + match[0], text)
+        return _STRUCTURE.sub(lambda match: "".join(f"\\{character}" for character in match[0]), text)
 
     def convert_a(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a link; of a link around a heading and more, the first line is the link."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_CACHE_KIND = "page-11"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-12"  # the number goes up whenever extraction gives something else for the same page
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
 _PATIENCE_S = 1.0  # for its turn: a page that waits longer stands behind a slow one
 _DATES = ("published_date", "fetched_at")

@@ -18,6 +18,7 @@ from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.page import extract
 from ipy_websearch.results import Page
 from ipy_websearch.text import visible
+from tests.fakes.hostile import problems
 
 URL = "https://docs.example.org/guide/intro.html"
 PROSE = (
@@ -356,6 +357,21 @@ def test_the_words_of_a_page_take_linear_time(piece: str) -> None:
         extract((piece * (size // len(piece))).encode(), url=URL, content_type="text/html", plain="test")
         times.append(time.process_time() - start)
     assert times[1] < 9 * times[0] + 0.5
+
+
+MARKUP = (
+    "Wow!<a href=http://e.org/i.png>x</a>", "Wow!<i><a href=http://e.org/i.png><b>x</b></a></i>", "!<b></b>[x](http://e.org/i.png)",
+    "[x]<span>(javascript:1)</span>", "[x]<sup>(javascript:1)</sup>", "[x]<x-y>(javascript:1)</x-y>", "[x]<code></code>(javascript:1)",
+    "[r]</p><p>[r]: javascript:1", "[r]</p><p>[r]<span>: javascript:1</span>", "<a href='http://e.org/)[x](javascript:1)'>x</a>",
+    "<span>&lt;</span>b>", "\\&lt;b>", "<span>\\</span>&lt;b>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("markup", MARKUP)
+def test_no_text_of_a_page_becomes_an_image_a_link_or_html(markup: str) -> None:
+    """Also where it goes on in another element. Code stays as it is."""
+    text = markdown(f"<p>{markup}</p><p><code><b>]</b>(x)</code> [1]</p><pre>(car x)</pre>")
+    assert not problems(text) and "`](x)`" in text and "```\n(car x)\n```" in text
 
 
 PIECES = st.sampled_from(
