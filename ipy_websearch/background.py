@@ -58,7 +58,8 @@ def is_running() -> bool:
 
 
 def _is_here() -> bool:
-    return _runner is not None and _runner.ident == _thread.get_ident()  # `threading` has locks that a finalizer may meet held
+    # `threading` has locks that a finalizer may meet held; a forked process may give the number of the parent's loop anew.
+    return _runner is not None and _runner.ident == _thread.get_ident() and _runner.is_alive()
 
 
 class Task(Generic[T]):

@@ -58,14 +58,17 @@ def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_gets_a_session_and_a_loop_of_its_own() -> None:
     code = """
-import os, warnings
+import os, threading, warnings
 warnings.simplefilter("ignore")
 import ipy_websearch
 from ipy_websearch import api
 ipy_websearch.search("moons of Mars", provider="local")
-mine = api.session()
-if (child := os.fork()) == 0:
-    results = ipy_websearch.search("moons of Saturn", provider="local")
+mine, results = api.session(), []
+if (child := os.fork()) == 0:  # a second thread there may have the number of the parent's loop
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    thread = threading.Thread(target=lambda: results.extend(ipy_websearch.search("moons of Saturn", provider="local")))
+    thread.start()
+    thread.join()
     os._exit(0 if results and api.session() is not mine else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), api.session() is mine, len(ipy_websearch.cost()))
 """
