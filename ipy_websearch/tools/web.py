@@ -146,7 +146,10 @@ def search_output(results: SearchResults) -> ToolOutput:
     """Return the output for the results of a search, live data first."""
     hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
     passages = (*rich_passages(results), *map(as_passage, results))
-    rows = [{name: value for name, value in asdict(hit).items() if value and name != "score"} for hit in results]
+    rows = [
+        {name: value.isoformat() if name == "published_date" else value for name, value in asdict(hit).items() if value}
+        for hit in (replace(result, score=None) for result in results)
+    ]
     data = {"query": results.query, "provider": results.provider, "results": rows}
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",

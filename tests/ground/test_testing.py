@@ -36,6 +36,7 @@ def test_search_and_fetch_give_what_was_given() -> None:
             ipy_websearch.fetch("https://other.example/")
         answer = ipy_websearch.ask("Who is the CEO of two words?", read_pages=0)
         assert "Jo Doe" in answer.text and ACME[0] in list(answer.sources.url)
+        assert "published_date: '2026-01-02T00:00:00+00:00'" in answer.panels[0].content
 
 
 def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None:
