@@ -47,6 +47,7 @@ def refuse_network() -> None:
     if socket.getaddrinfo is _getaddrinfo:
         return
     socket.getaddrinfo = _getaddrinfo
+    socket.gethostbyname = lambda host: _getaddrinfo(host, None, socket.AF_INET)[0][4][0]
     socket.socket.connect = _connect  # type: ignore[method-assign]
     socket.socket.connect_ex = _connect_ex  # type: ignore[method-assign]
     socket.socket.getpeername = _getpeername  # type: ignore[method-assign]
