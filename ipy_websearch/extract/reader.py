@@ -108,13 +108,18 @@ class PageReader:
             return window(self._from_index(url), offset, limit)
         allow = self._http.allow_from_environment()
         target = self._http.check_url(url, allow=allow).url
-        kept = None if fresh else self._cache.get(_CACHE_KIND, target, self._cache_ttl_s)
-        if kept is not None:
-            page = replace(from_json(kept[0]), cached=True)
-        else:
+        page = None if fresh else self._cached(target)
+        if page is None:
             load = partial(self._load, target, robots, allow=allow, timeout_s=timeout_s)
             page, _ = await self._flights.share(f"{target} {robots} {timeout_s}", load)
         return window(replace(page, url=url), offset, limit)
+
+    def _cached(self, url: str) -> Page | None:
+        """Return the page of a cache entry, None when there is none, or one that was damaged in the file."""
+        kept = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s)
+        with suppress(KeyError, TypeError, ValueError):
+            return replace(from_json(kept[0]), cached=True) if kept else None
+        return None
 
     def _from_index(self, url: str) -> Page:
         found = self._local(url)
