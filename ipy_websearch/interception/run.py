@@ -201,8 +201,10 @@ class InterceptedCall(Face):
         empty = all(block.get("type") in THINKING for block in reply.content)
         asked = with_nudge(self.loop.messages, FINAL_NUDGE)  # once, when results were followed by nothing at all
         self.done = not (empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.loop.messages)
-        self.loop.messages = self.loop.messages if self.done else asked
-        return Then.DONE if self.done else Then.AGAIN
+        if self.done:
+            return Then.DONE
+        self.loop.messages = asked
+        return Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message, unless calls of the caller's tools are handed back with them."""

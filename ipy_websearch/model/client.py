@@ -521,15 +521,17 @@ def is_transient(error: ModelError) -> bool:
 
 def may_be_billed(error: ModelError | None) -> bool:
     """Return whether a request of which no usage came may be billed: it went out, and was not refused."""
-    sent = ("connection_lost", "truncated", "timeout_error", "")
-    return error is None or error.kind in {None: sent, 200: (*sent, NO_MESSAGE)}.get(error.status, ())
+    if error is None or (error.status == 200 and error.kind == NO_MESSAGE):
+        return True
+    return error.status in (None, 200) and error.kind in ("connection_lost", "truncated", "timeout_error", "")
 
 
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str] = str) -> ModelError:
     """Return the SDK's error for a refusal as ours: one line, with what to do."""
     status, headers, named = exc.status_code, exc.response.headers, str(getattr(exc, "type", "") or "")
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
-    wait_s, kind = retry_after(headers), "do_not_retry" if headers.get("x-should-retry") == "false" else named
+    kind = "do_not_retry" if headers.get("x-should-retry") == "false" else named
+    wait_s = retry_after(headers)
     is_long = status == 400 and "prompt is too long" in detail
     known = 413 if is_long else {405: 404, 502: 500, 503: 500, 504: 500, 529: 500}.get(status, status)
     capped = status == 429 and wait_s is None and re.search("spend|credit|billing|monthly|quota|usage limit", detail, re.I)

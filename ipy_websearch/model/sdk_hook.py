@@ -287,6 +287,7 @@ class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
         self._events = events
         self._pieces = _frames(events, begun)
         self._side = side
+        background.loop()  # runs from now on: a finalizer may be called where no thread can be started
         weakref.finalize(self, _release, call)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
