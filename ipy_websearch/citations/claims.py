@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ipy_websearch.citations.quantities import Date, Quantities, is_part_of_one, read
+from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
 from ipy_websearch.citations.words import (
     COMPARING,
     DENYING,
@@ -310,7 +311,7 @@ _TITLE = re.compile(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$")
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, CLOSE = 0.51, 0.25, 6, 3
+ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
 # The API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11): more follows there.
 CUT = range(140, 161)
 _LAST_LATIN = "\u024f"
@@ -322,8 +323,9 @@ _NAME = re.compile(
 
 
 class Sentence(NamedTuple):
-    """A sentence: its words as they are compared, and their stems."""
+    """A sentence as written, its words as they are compared, and their stems."""
 
+    source: str
     words: tuple[str, ...]
     stems: frozenset[str]
 
@@ -355,21 +357,20 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     claim, given = parse(sentence), parse("\n".join(texts))
     is_cut = any(len(text) in CUT and text.endswith("...") for text in texts)
     wrong, absent = _lacking_quantities(claim.quantities, given.quantities)
-    score, is_alike = 1.0, False
+    changed, lacking, others = _altered(claim, given)
+    score, is_other_name = 1.0, False
     if claim.language == given.language or "" in (claim.language, given.language):
         content = [word for part in claim.sentences for word in part.words if word not in STOP]
         facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
         score = _overlap(content, given.stems, facts, facts - len(wrong) - len(absent))
-        near = _nearest(frozenset(map(stem, content)), given)
-        # When nearly all else of it stands in one sentence of the passages, a name that they lack is another one. Names of
-        # German sentences, where all nouns are capitalised, are looked for only then.
-        is_alike = any(_overlap(content, part.stems) >= 0.7 for part in near)
-        names = _lacking_names(claim.source, given) if is_alike or claim.language != "de" else []
-        words = [word for part in claim.sentences for word in part.words]
-        wrong += _comparisons(words, near[:CLOSE]) + _negations(words, near[:CLOSE])
-        (wrong if is_alike else absent).extend(names)
+        near, names = _nearest(frozenset(map(stem, content)), given), _lacking_names(claim, given)
+        # When nearly all else of it stands in one sentence of the passages, the name is another one.
+        is_other_name = bool(names or is_cut) and any(_overlap(content, part.stems) >= 0.7 for part in near)
+        wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
+        absent += lacking
+        (wrong if is_other_name else absent).extend(names)
     if is_cut:
-        wrong, absent, score = wrong if is_alike else [], [], 1.0
+        wrong, absent, score = wrong if is_other_name else changed, [], 1.0
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
         return Claim("unsupported", missing)
@@ -427,10 +428,10 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text, parsed for comparison."""
-    parts = [tuple(tokenize(part)) for part in SENTENCE_END.split(text) if part.strip()]
-    sentences = tuple(Sentence(words, frozenset(map(stem, words))) for words in parts)
+    parts = [(part, tuple(tokenize(part))) for part in SENTENCE_END.split(text) if part.strip()]
+    sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
     stems = frozenset().union(*(sentence.stems for sentence in sentences))
-    language = _language(text, [word for words in parts for word in words])
+    language = _language(text, [word for _, words in parts for word in words])
     return Text(text, sentences, stems, read(text), language)
 
 
@@ -458,21 +459,70 @@ def _language(source: str, words: Sequence[str]) -> str:
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
 
+# --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
+
+
+def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
+    """Return the facts that are contradicted and those that are missing, for sentences that have a twin in the passages (a
+    sentence that is nearly equal), and the words of the other sentences. Of several twins the one that differs least counts."""
+    wrong: list[str] = []
+    absent: list[str] = []
+    others: list[str] = []
+    for sentence in claim.sentences:
+        enough = TWIN * len(sentence.stems)
+        twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= enough]
+        changes = [change for twin in twins if (change := _change(sentence, twin, claim.language == "de")) is not None]
+        nearest = min(changes, key=lambda change: len(change[0]) + len(change[1]), default=([], []))
+        wrong += nearest[0]
+        absent += nearest[1]
+        others += () if changes else sentence.words
+    return wrong, absent, others
+
+
+def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
+    """Return the facts that a twin contradicts and those that it lacks; None when the two are not nearly equal."""
+    turned = _turned(sentence.words, twin.words)
+    if turned is None:
+        return None
+    own, other = read(sentence.source), read(twin.source)
+    wrong, absent = _lacking_quantities(own, other)
+    # In German, capitalised words behind the first may be names.
+    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()] if is_german else []
+    absent += [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
+    return turned + wrong + _replaced(own, other), absent
+
+
+def _replaced(own: Quantities, twin: Quantities) -> list[str]:
+    """Return the numbers and dates that stand where a twin with as many has another one."""
+    numbers = zip(own.numbers, twin.numbers, strict=True) if len(own.numbers) == len(twin.numbers) else ()
+    days = zip(own.dates, twin.dates, strict=True) if len(own.dates) == len(twin.dates) else ()
+    found = [number.text for number, other in numbers if number.demanded and not number.stands_for(other)]
+    return found + [day.text for day, other in days if not day.agrees(other)]
+
+
+def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
+    """Return the negations and comparisons in which two nearly equal sentences differ; None when they are not nearly equal."""
+    matcher = SequenceMatcher(None, words, twin, autojunk=False)
+    blocks = matcher.get_matching_blocks()[:-1]
+    if not blocks or sum(block.size for block in blocks) < TWIN * len(words):
+        return None
+    # of a longer twin, the part that stands opposite to the words
+    start = max(0, blocks[0].b - blocks[0].a)
+    end = blocks[-1].b + len(words) - blocks[-1].a
+    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    own = {word for _, i, j, _, _ in changes for word in words[i:j]}
+    other = {word for _, _, _, i, j in changes for word in twin[max(i, start) : min(j, end)]}
+    found = sorted((own ^ other) & NOT) if len(own & NOT) != len(other & NOT) else []
+    return found + [word for one, opposite in OPPOSITES if other & opposite for word in sorted(own & one)]
+
+
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
 
 
 def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str], list[str]]:
     """Return the numbers and dates which the passages contradict, and those that they lack."""
-    numbers = [
-        number
-        for number in asked.numbers
-        if number.demanded
-        and not any(map(number.agrees, given.numbers))
-        and not (number.plain in given.years and number.kinds == {""})
-    ]
-    days = [
-        day.text for day in asked.dates if not any(map(day.agrees, given.dates)) or (day.years and not day.years & given.years)
-    ]
+    numbers = [number for number in asked.numbers if number.demanded and not _stands(number, given)]
+    days = [day.text for day in asked.dates if not _is_given(day, given)]
     others = dict.fromkeys(given.numbers) if numbers else ()  # each once: pages repeat their years
     unused = [other for other in others if not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)]
     kinds = {kind for other in unused for kind in other.kinds}
@@ -483,13 +533,21 @@ def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str]
     return wrong, [n.text for n in numbers if n not in contradicted] + ([] if given.dates else days)
 
 
+def _is_given(day: Date, given: Quantities) -> bool:
+    return any(map(day.agrees, given.dates)) and not (day.years and not day.years & given.years)
+
+
+def _stands(number: Number, given: Quantities) -> bool:
+    return any(map(number.agrees, given.numbers)) or (number.plain in given.years and number.kinds == {""})
+
+
 # --- names ------------------------------------------------------------------------------------------------------------------
 
 
-def _lacking_names(sentence: str, given: Text) -> list[str]:
+def _lacking_names(claim: Text, given: Text) -> list[str]:
     """Return the names that do not stand in the passages, neither as words nor as initials."""
     lacking = []
-    for name in _names(sentence):
+    for name in _names(claim.source) if claim.language != "de" else ():  # in German all nouns are capitalised
         words = tokenize(name)
         absent = {word for word in words if given.stems.isdisjoint(_roots(word))}
         if absent and not _abbreviated(name, words, given):
@@ -533,17 +591,19 @@ def _names(sentence: str) -> list[str]:
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(sentence: Sequence[str], near: Sequence[Sentence]) -> list[str]:
+def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = frozenset(sentence) & COMPARING
-    around = frozenset(word for part in near for word in part.words) if words else words
+    words = frozenset(others) & COMPARING
+    if not words:  # most sentences; a long answer has hundreds
+        return []
+    around = frozenset(word for sentence in near for word in sentence.words)
     opposed = [one for one, other in OPPOSITES if not words & other and around & other and not around & one]
     return [word for one in opposed for word in sorted(words & one)]
 
 
 def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
-    if not near:
+    if not near or not words:
         return []
     if denials := list(_denials(words, NOT)):
         return [word for word, scope in denials if not any(scope & _denied(part.words, DENYING) for part in near)]

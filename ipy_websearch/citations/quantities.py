@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -190,6 +190,11 @@ class Number:
     def agrees(self, other: Number) -> bool:
         """Return whether a passage's number `other` is, or rounds to, this one."""
         return any(self._is_about(mine, theirs) for mine in self.readings for theirs in other.readings)
+
+    def stands_for(self, other: Number) -> bool:
+        """Return whether it agrees with the number in the same place of a sentence; two limits have to be the same limit."""
+        same = replace(self, bound=0, loose=0.0) if self.bound and self.bound == other.bound else self
+        return same.agrees(other)
 
     def is_about(self, value: float) -> bool:
         """Return whether a bare value, in units or in thousands, millions and so on, or as a share of 1, is this number."""

@@ -79,7 +79,18 @@ def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passag
         ("Москва основана в 1247 году.", "Москва основана в 1147 году.", "1247"),
         ("东京的人口超过2100万。", "东京的人口为1404万人。", "2100万"),
         ("The plan covers 2019–2025.", "The plan runs from 2019 to 2023.", "2025"),
-        ("Der Vorstand sprach mit den Leuten von Siemens.", "Der Vorstand sprach mit den Leuten von Bosch.", "Siemens"),
+        ("Take 8 cups of rice and 8 oz of butter.", "Take 1 cup of rice and 8 oz of butter.", "8"),
+        (
+            "The bank reopened the case after he was taken to court.",
+            "The bank reopened the case before he was taken to court after all.",
+            "after",
+        ),
+        (
+            "It does not matter who calls, but no one is without a phone.",
+            "It does not matter who calls, but no one is not without a phone.",
+            "not",
+        ),
+        ("Der Vorstand sprach in Hamburg mit Siemens.", "Der Vorstand sprach in Hamburg mit Bosch.", "Siemens"),
     ],
 )
 def test_what_the_passage_says_otherwise_is_unsupported_and_named(sentence: str, passage: str, missing: str) -> None:
