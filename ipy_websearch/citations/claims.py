@@ -42,7 +42,7 @@ from ipy_websearch.tools.base import Passage
 
 # Where a sentence of an answer ends; initials and titles before a name end none.
 SENTENCE_END = re.compile(
-    r"(?<=[.!?。！？])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|St|No|vs)\.)(?<!\bMrs\.)[\"”’')*_]*\s+(?=[^\sa-z])"
+    r"(?<=[.!?。！？])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|St|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e)\.)[\"”’')*_]*\s+(?=[^\sa-z])"
     r"|(?<=[。！？])(?=[^\s\"”’')*_」』）\[\\])|\n+"
 )
 

@@ -347,8 +347,9 @@ class AnswerLoop(Face):
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
     def failed(self, error: WebSearchError) -> Next:
-        """Ask without tools where the server refuses them, or raise the error."""
-        if self._reading or self.session.settings.retrieve_first == "never" or not refuses_tools(error):
+        """Ask without tools where the server refuses them in its first answer, or raise the error."""
+        may_read = self.session.settings.retrieve_first != "never" and not self._reading and self.loop.meter.steps == 1
+        if not (may_read and refuses_tools(error)):
             raise error
         self.client.without_tools.add(self.model)
         return self._read()

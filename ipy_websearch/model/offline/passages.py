@@ -190,16 +190,18 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
     """Return the articles that a text names, in its order: by the title, or by the other names in the fact line. "Mercury" is
     enough for "Mercury (planet)".
 
-    "New Mexico" does not name Mexico, and a verb not the language Go.
+    "New Mexico" does not name Mexico, a verb not the language Go, and moons not the Moon.
     """
     said, exactly = stems(text), {match[0] for match in words_in(text)}
+    lower = {word.casefold() for word in exactly}
     places: dict[int, int] = {}
     for n, source in enumerate(sources):
         others = next((fact for fact in source.facts[1] if fact.startswith(OTHER_NAMES)), OTHER_NAMES)
         for name in [re.sub(r"\s*\(.*\)$", "", source.title), *others.removeprefix(OTHER_NAMES).split(", ")]:
             words = stems(name)
             begins = [at for at, word in enumerate(said) if words[:1] == [word] and said[at - 1 : at] not in _PARTS_OF_NAMES]
-            if begins and set(words) <= set(said) and (len(name) > 2 or name in exactly):
+            is_many = f"{name.casefold()}s" in lower and name.casefold() not in lower
+            if begins and set(words) <= set(said) and not is_many and (len(name) > 2 or name in exactly):
                 places.setdefault(n, begins[0])
     return [sources[n] for n in sorted(places, key=lambda n: places[n])]
 
