@@ -80,6 +80,14 @@ def test_the_session_streams_events_and_awaits(messages_api: Any, brave_api: Any
     assert "TextDelta" in names[names.index("ToolFinished") :] and run.answer.text.endswith("eight.")
 
 
+def test_the_blocking_functions_work_under_a_running_loop(messages_api: Any) -> None:
+    async def main() -> str:
+        return web.ask("Is it?").text
+
+    messages_api.reply("Yes.")
+    assert asyncio.run(main()) == "Yes."
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [

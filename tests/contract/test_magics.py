@@ -177,6 +177,7 @@ def test_cost_is_a_frame_whose_groups_add_up_until_it_is_reset(messages_api: Any
 def test_status_names_engines_and_never_a_key(messages_api: Any, brave_api: Any, shell: Any) -> None:
     shown = shell.run("%websearch status").texts()
     assert "brave" in shown and "wikipedia" in shown and "BRAVE_API_KEY" in shown
+    assert "built-in articles: countries, elements, general, languages, planets" in shown
     assert brave_api.key not in shown and messages_api.key not in shown
 
 

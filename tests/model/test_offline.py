@@ -34,6 +34,11 @@ def test_an_answer_is_three_cited_passages_under_one_label_in_text_and_print(cap
     assert len(quotes) == 3 and all(re.search(r"\[\d+\]$", quote) for quote in quotes)
     assert answer.text.count("No model read these") == 1 and answer.text.startswith(LABEL)
     assert "%websearch key anthropic" in answer.text and "**Mars**" in answer.text
+    facts = {
+        question: "> **" in ask(question).text
+        for question in ("What is the boiling point of gold?", "Which planet has the most moons?")
+    }
+    assert list(facts.values()) == [True, False], "a fact alone is shown where it is what was asked"
     print(answer)
     assert "No model read these" in capsys.readouterr().out
 
