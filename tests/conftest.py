@@ -106,7 +106,8 @@ def own_session(clean_environment: None) -> Iterator[None]:
     yield
     if (api := sys.modules.get("ipy_websearch.api")) is not None:
         api.end_session()
-        sys.modules["ipy_websearch.money.prices"].own_prices.cache_clear()
+    if (prices := sys.modules.get("ipy_websearch.money.prices")) is not None:
+        prices.own_prices.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -218,6 +219,6 @@ def kernels(clean_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def run_notebook(kernels: None, tmp_path: Path) -> Callable[..., Any]:
     """A function that runs cells in a real kernel and returns the notebook; the fakes' addresses are passed on."""
-    from tests.fakes.notebook import run_cells
+    from tests.fakes.shell import run_cells
 
     return partial(run_cells, folder=tmp_path)

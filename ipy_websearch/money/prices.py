@@ -161,19 +161,21 @@ def billed_model(asked: str, answered: str) -> str:
     """Return the id that a request is priced by, given the id it asked for and the id that its reply names.
 
     The reply's id counts, since a server may fall back to another model. The id asked for counts where only that has a price,
-    and where it is Bedrock's id of the same model: its regions have prices of their own, which its replies do not name.
+    and where it is Bedrock's id of the same model, whose regions have prices of their own, or one that the user's file prices
+    ("my-gateway/claude-sonnet-5-5"): replies name neither.
 
     >>> billed_model("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5-20250929")
     'us.anthropic.claude-sonnet-4-5-20250929-v1:0'
     """
     if tariff(asked) and not tariff(answered):
         return asked
-    return asked if "anthropic." in asked and _plain(asked) == _plain(answered) else answered or asked
+    priced_apart = "anthropic." in asked or own_price(asked) is not None
+    return asked if priced_apart and _plain(asked) == _plain(answered) else answered or asked
 
 
 def _plain(model: str) -> str:
-    """Return an id of Bedrock or the Claude API without region, date and version."""
-    return _DATE.sub("", _VERSION.sub("", model.lower().rpartition("anthropic.")[2]))
+    """Return an id of Bedrock, a gateway or the Claude API without what stands in front of the name, date and version."""
+    return _DATE.sub("", _VERSION.sub("", re.split(r"anthropic\.|/", model.lower())[-1]))
 
 
 # --- the price list of models -------------------------------------------------------------------------------------------

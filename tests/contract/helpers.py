@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import Content, tool_use
+from tests.fakes.shell import subprocess_environment
 from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}

@@ -32,9 +32,9 @@ from ipy_websearch.results import Answer, Citation, Claim, Page, Panel, SearchRe
 from ipy_websearch.settings import WebSearch, use_settings
 from ipy_websearch.text import usd
 from tests.fakes.engines import hit
-from tests.fakes.notebook import errors
 from tests.fakes.replies import text as text_block
 from tests.fakes.replies import tool_use, usage
+from tests.fakes.shell import errors
 from tests.fakes.shown import ANSWER, NOW, RUN, SEARCH, html_of, markdown_of, text_of, unstyled, words
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"

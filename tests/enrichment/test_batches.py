@@ -22,8 +22,8 @@ from ipy_websearch.results import Usage
 from tests.contract.helpers import CEO, companies, record, run, start
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
-from tests.fakes.notebook import interrupted_when
 from tests.fakes.replies import server_search, text, usage, web_citation
+from tests.fakes.shell import interrupted_when
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
 

@@ -66,7 +66,7 @@ def _start(address: str) -> None:
     import atexit
     import subprocess
 
-    from tests.fakes.notebook import NO_NETWORK, TESTS
+    from tests.fakes.shell import NO_NETWORK, TESTS
 
     path = os.environ.get("PATH", "")
     env = {"PATH": path, "PYTHONPATH": f"{NO_NETWORK}:{TESTS.parent}", "OPENBLAS_NUM_THREADS": "1"}

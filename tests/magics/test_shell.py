@@ -22,8 +22,8 @@ from ipy_websearch.magics.search import fetch, search
 from ipy_websearch.magics.websearch import COMMANDS, USAGE, websearch
 from tests.contract.helpers import boss, companies, company_in, run
 from tests.fakes.engines import hit
-from tests.fakes.notebook import interrupted_when
 from tests.fakes.replies import delay, slow, tool_use
+from tests.fakes.shell import interrupted_when
 
 
 @pytest.mark.parametrize(

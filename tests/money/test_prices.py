@@ -158,7 +158,10 @@ def test_the_users_own_prices_win() -> None:
         '[[price]]\nprovider = "Brave"\nkind = "search"\nunit = "request"\nusd = 0.009\nplan = "old Pro"\n'
         '[[price]]\nprovider = " tavily "\nkind = "*"\nunit = "Request"\nusd = 1\nplan = 2\ndate = 2026-11-01\n'
         '[[model]]\nid = "claude-mythos-5-1"\ninput = 10\noutput = 50\ncache_read = 0.25\n'
+        '[[model]]\nid = "my-gateway/claude-opus-5"\ninput = 1\noutput = 1\n'
     )
+    assert billed_model("my-gateway/claude-opus-5", OPUS) == "my-gateway/claude-opus-5"
+    assert billed_model("my-gateway/claude-opus-5", SONNET) == SONNET
     assert charge_cost(Charge("brave")) == Decimal("0.009")
     assert charge_cost(Charge("brave", "context")) == Decimal("0.005")
     assert charge_cost(Charge("tavily", "map")) == 1

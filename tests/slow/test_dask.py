@@ -17,7 +17,7 @@ import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.benchmarks.server import BenchmarkServer
 from tests.fakes import warm
-from tests.fakes.notebook import interrupted_when
+from tests.fakes.shell import interrupted_when
 
 pytest.importorskip("dask.dataframe")
 pytestmark = pytest.mark.filterwarnings(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.notebook import errors, texts
+from tests.fakes.shell import errors, texts
 
 pytestmark = [
     pytest.mark.kernel,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import slow
+from tests.fakes.shell import subprocess_environment
 
 pexpect = pytest.importorskip("pexpect", reason="pseudo-terminals are POSIX")
 

@@ -24,8 +24,8 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes import warm
-from tests.fakes.notebook import subprocess_environment
 from tests.fakes.server import Server
+from tests.fakes.shell import subprocess_environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START_S = 60
