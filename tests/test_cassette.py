@@ -20,9 +20,8 @@ from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError
 from ipy_websearch.testing import FakeWeb
 from tests.contract.helpers import boss, companies, company_in, search
 from tests.fakes.engines import hit
-from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
-from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
+from tests.fakes.replies import Limited, broken_stream, delay, error, refusal, slow, text, tool_use, truncated
 from tests.interception.conftest import ASKED, PAIR, ask
 
 TAPE = "lesson.cassette"

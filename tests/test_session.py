@@ -19,8 +19,7 @@ from ipy_websearch import Session, api, background
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.money.ledger import LedgerRow
 from tests.contract.helpers import run
-from tests.fakes.money import held
-from tests.fakes.replies import slow, thinking, tool_use, usage
+from tests.fakes.replies import held, slow, thinking, tool_use, usage
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 

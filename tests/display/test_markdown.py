@@ -21,7 +21,7 @@ from ipy_websearch.display.render import PLAIN, link
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation
 from ipy_websearch.text import plain, safe_href
-from tests.fakes.hostile import Seen, outputs, problems
+from tests.fakes.raw_http import Seen, outputs, problems
 from tests.slow.browser.payloads import payloads
 
 PAYLOADS = payloads("http://evil.example")

@@ -1,5 +1,6 @@
 """What people see: answers, while they are written and when they are done, search results, enriched frames, pages, the bill
-and the steps of an answer; in HTML, Markdown, plain text and a terminal."""
+and the steps of an answer; in HTML, Markdown, plain text and a terminal.
+"""
 
 from __future__ import annotations
 

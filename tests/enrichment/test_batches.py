@@ -21,8 +21,7 @@ from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
 from tests.contract.helpers import CEO, companies, record, run, start
 from tests.contract.helpers import boss as echo
-from tests.fakes.money import Limited
-from tests.fakes.replies import server_search, text, usage, web_citation
+from tests.fakes.replies import Limited, server_search, text, usage, web_citation
 from tests.fakes.shell import interrupted_when
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}

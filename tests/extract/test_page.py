@@ -18,7 +18,7 @@ from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.page import extract
 from ipy_websearch.results import Page
 from ipy_websearch.text import visible
-from tests.fakes.hostile import problems
+from tests.fakes.raw_http import problems
 
 URL = "https://docs.example.org/guide/intro.html"
 PROSE = (

@@ -7,9 +7,11 @@ reaches it over real TCP, hence nothing of the package has to be patched. What a
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self, TypeVar
@@ -135,3 +137,30 @@ async def receive(request: web.Request) -> Received:
     headers = {name.lower(): value for name, value in request.headers.items()}
     body = await request.json() if request.can_read_body else None
     return Received(request.method, request.path, dict(request.query), headers, body)
+
+
+# --- A server that answers what a test scripts, byte for byte --------------------------------------------------------
+
+JSON_HEADERS = {"content-type": "application/json"}
+
+
+class Scripted(Server):
+    """A server with scripted answers; `requests` has what came in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def answer(self, body: Any, *, path: str = "", status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> None:
+        """Script the next answer on a path ("": on every path): bytes as they are, or JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._answers[path].append({"body": data, "status": status, "headers": headers})
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve every path."""
+        return [("*", "/{path:.*}", self._handle)]
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(await receive(request))
+        waiting = self._answers.get(request.path) or self._answers[""] or [{"status": 404}]
+        return web.Response(**(waiting.pop(0) if len(waiting) > 1 else waiting[0]))

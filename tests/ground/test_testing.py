@@ -20,7 +20,7 @@ from ipy_websearch.providers.router import PROVIDERS
 from ipy_websearch.results import SearchResult
 from ipy_websearch.testing import FakeWeb
 from tests.fakes.replies import text, tool_use
-from tests.fakes.scripted import Scripted
+from tests.fakes.server import Scripted
 
 ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
 

@@ -24,8 +24,7 @@ from ipy_websearch.money.prices import worst_case
 from tests.fakes import replies
 from tests.fakes.clouds import Clouds, aws_error
 from tests.fakes.engines import hit
-from tests.fakes.money import Limited
-from tests.fakes.replies import error, search_results, slow, text, thinking, tool_use, usage
+from tests.fakes.replies import Limited, error, search_results, slow, text, thinking, tool_use, usage
 from tests.interception.conftest import (
     ASKED,
     CLOUDS,

@@ -22,8 +22,7 @@ from ipy_websearch.session import Session
 from ipy_websearch.settings import WebSearch
 from tests.contract.helpers import ask
 from tests.fakes.engines import Answer
-from tests.fakes.money import Clock, held, spent, total
-from tests.fakes.replies import delay, error, thinking, truncated, usage
+from tests.fakes.replies import Clock, delay, error, held, spent, thinking, total, truncated, usage
 
 SONNET = "claude-sonnet-5-5"
 SEARCH = (Charge("brave"),)

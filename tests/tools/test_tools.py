@@ -27,7 +27,7 @@ from ipy_websearch.tools.web import MOST_ENDS, addresses_in, explicit_addresses,
 from tests.contract.helpers import results_of
 from tests.fakes.engines import context, hit, run
 from tests.fakes.replies import text, tool_use
-from tests.fakes.scripted import Scripted
+from tests.fakes.server import Scripted
 
 pytestmark = pytest.mark.anyio
 BRAVE, GOOGLE = "web_search_brave", "web_search_google"

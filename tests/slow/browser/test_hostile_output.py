@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.conftest import SECRET
-from tests.fakes.hostile import outputs
+from tests.fakes.raw_http import outputs
 from tests.slow.browser import lab
 from tests.slow.browser.payloads import payloads
 
