@@ -102,14 +102,14 @@ def test_endless_pauses_end_in_an_answer(messages_api: Any) -> None:
 
 def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_api: Any) -> None:
     """The rows come through a strict tool; the frame has nullable dtypes, and null where a value is not of its type."""
-    wrong = {"name": 7, "price": "much", "source": None}
-    messages_api.replies(search("laptops"), tool_use("answer_table", {"rows": [*ROWS["rows"], wrong]}))
+    wrong, dear = {"name": 7, "price": "much", "source": None}, {"name": "D", "price": 1234567, "source": None}
+    messages_api.replies(search("laptops"), tool_use("answer_table", {"rows": [*ROWS["rows"], wrong, dear]}))
     answer = ask("Who wrote Ruby?", columns="name, price: float")
     frame = answer.to_frame()
     assert list(frame.columns) == ["name", "price", "source"]
     assert [str(t) for t in frame.dtypes] == ["string", "Float64", "string"]
-    assert frame.price[0] == 499.0 and frame.price.isna().tolist() == [False, True, True] and frame.name.isna()[2]
-    assert answer.text.startswith("| name | price | source |") and answer.limit is None
+    assert frame.price[0] == 499.0 and frame.price.isna().tolist() == [False, True, True, False] and frame.name.isna()[2]
+    assert answer.text.startswith("| name | price | source |") and "| D | 1,234,567" in answer.text and answer.limit is None
     table = next(t for t in messages_api.bodies[0]["tools"] if t["name"] == "answer_table")
     assert table["strict"] is True and search_results(messages_api.bodies[1])
 

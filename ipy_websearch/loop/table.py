@@ -116,6 +116,8 @@ def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, int | float) and abs(value) >= 10_000:  # a year is not "1,926"
+        return f"{value:,}"
     text = "" if value is None else str(value).replace("\n", " ").replace("|", "\\|")
     href = (safe_href(str(value)) or "").replace("(", "%28").replace(")", "%29")
     return f"[{host_label(href)}]({href})" if href else text
