@@ -3,8 +3,6 @@
 People and CI call the same command. All checks run even when one fails; the exit status is 0 only when all passed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Fixtures for all tests. Every test starts with an empty home, no keys and no network; see README.md beside this file."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

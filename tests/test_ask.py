@@ -3,8 +3,6 @@
 The model and the engine are real HTTP servers that refuse what is not allowed.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The benchmarks still run: both loops answer, and what caching saves is measured."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.benchmarks import light_environment

@@ -1,7 +1,5 @@
 """A lesson is recorded once with a key and replayed without: the same cells give the same, nothing is sent, nothing costs."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

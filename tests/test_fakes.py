@@ -1,7 +1,5 @@
 """The fakes themselves: each rule refuses the request that breaks it and takes the corrected one; engines mind their keys."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """Models that call no tools: the question is searched for first, and the marks of the answer are held to what was found."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping

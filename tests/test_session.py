@@ -1,7 +1,5 @@
 """A session: its event loop in the background, what it sends and refuses, its estimates and reports."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

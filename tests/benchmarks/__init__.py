@@ -1,7 +1,5 @@
 """Figures, measured by hand and side by side: an environment of their own, and a section each in RESULTS.md."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -7,8 +7,6 @@ hour on an idle machine. The peers are in an environment of their own, whose Pyt
 Extraction needs checkouts of article-extraction-benchmark and web-content-extraction-benchmark, named by `--pages`.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -12,8 +12,6 @@ Planted errors: one number, date, name, negation, unit or comparison of a senten
 passes no more. `--recordings` names a folder of recorded replies (`*.json`, `*.sse`) with citations.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -7,8 +7,6 @@ stands in the table with the least and the most. `--write` puts the table into R
 on a machine that does nothing else: other work makes all figures worse.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

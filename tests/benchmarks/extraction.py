@@ -9,8 +9,6 @@ What is scored is Markdown, by the benchmarks' own evaluation code, with link ta
 list items and links whose text belongs to the content are there as such in the Markdown. Times are CPU time.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import gzip

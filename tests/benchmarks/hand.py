@@ -1,7 +1,5 @@
 """The loop that somebody writes by hand in an afternoon, over the SDK and httpx: what it costs is the floor for ours."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

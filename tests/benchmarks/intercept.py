@@ -6,8 +6,6 @@ Each question is one search and one answer of forty pieces, on the light server;
 client's process, in milliseconds a question.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -3,8 +3,6 @@
 Beside `%load_ext ipy_websearch` stand the imports that it avoids, and what the first search costs, which does pay for them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

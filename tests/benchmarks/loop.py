@@ -5,8 +5,6 @@ puts the table into RESULTS.md. It takes about two minutes; other work on the ma
 ratios.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -9,8 +9,6 @@ characters of the page that fit the query best, which is more than many engines 
 alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -6,8 +6,6 @@ They are installed into an environment of their own, named by `--python`, so tha
 they get; each contender runs there in a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

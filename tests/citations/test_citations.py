@@ -1,7 +1,5 @@
 """Citations are held against their passages: what `citations.check` promises, by example."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the contract tests share: scripted model behaviour, frames to enrich, and child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import subprocess

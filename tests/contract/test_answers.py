@@ -1,8 +1,6 @@
 """Contract: what `ask` gives back, how its loop treats calls, results and citations, and how it ends: a limit never does in
 silence, and every end of a reply is handled by name."""
 
-from __future__ import annotations
-
 import asyncio
 from decimal import Decimal
 from typing import Any

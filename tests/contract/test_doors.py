@@ -1,7 +1,5 @@
 """Contract: the other doors: public names, executables, settings, recordings, fakes, the light import."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Contract: columns filled from the web. The same rows come back; a failure is a status, never a value."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Contract: one `messages.create` of a real SDK client searches by itself and returns the native shape."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

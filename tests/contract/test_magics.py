@@ -1,7 +1,5 @@
 """Contract: what a person types in a cell and what they get."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

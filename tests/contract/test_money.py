@@ -1,7 +1,5 @@
 """Contract: money is reserved before it is spent, counts once, and is never passed, over all processes of a home."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing

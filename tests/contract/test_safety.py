@@ -1,7 +1,5 @@
 """Contract: text from the web is hostile, addresses are judged, and a key appears nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

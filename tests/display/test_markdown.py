@@ -1,7 +1,5 @@
 """Hostile text: whatever goes into the renderer or a file, only our own tags and checked links come out."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

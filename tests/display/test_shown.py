@@ -2,8 +2,6 @@
 and the steps of an answer; in HTML, Markdown, plain text and a terminal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Enrichment through the Message Batches API, against the strict fake: prices, results in any order, restarts, losses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

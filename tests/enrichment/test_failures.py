@@ -1,7 +1,5 @@
 """A failure of an engine or of the model is a status with its reason: never a value, never kept, and asked again."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import time

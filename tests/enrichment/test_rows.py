@@ -1,7 +1,5 @@
 """Which rows are asked, what goes in and comes out of them, what is kept: nothing is misread, overwritten or lost."""
 
-from __future__ import annotations
-
 import gc
 import json
 import sqlite3

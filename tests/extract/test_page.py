@@ -1,7 +1,5 @@
 """Pages as Markdown: what `extract` makes of a body, and what reading a page adds (cache, local pages, time limits)."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

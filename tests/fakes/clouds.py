@@ -5,8 +5,6 @@ search. Sources: the SDK's own modules (2.11, `lib/bedrock`, `lib/vertex`, `lib/
 (smithy.io, "Amazon Event Stream Specification"), and a recorded refusal of Bedrock's, read 2026-11.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -10,8 +10,6 @@ the parameters to results or a whole body. What is refused goes into `refusals` 
 from its documents as of November 2026 (Brave: api-dashboard.search.brave.com; Wikipedia: mediawiki.org/wiki/API:Search).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """How the fake examines a request: by the rules of the package's own fakes, and by what it has sent itself and wants back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

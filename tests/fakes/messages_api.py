@@ -14,8 +14,6 @@ A batch stays in progress for `polls` look-ups (0: the first one shows it ended)
 `fail` (statuses that the next requests about batches get).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

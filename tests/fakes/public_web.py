@@ -6,8 +6,6 @@
 So the package's address checks run on the real values, over real TCP. Only http: there is no certificate.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ request reads the longest stored prefix found at its breakpoints or at most 19 b
 `MINIMUM` tokens are not stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

@@ -4,8 +4,6 @@
 `delay(0.2)` or `truncated()` say how it is sent. Parts that need the request (citations) are finished when it is there.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -4,8 +4,6 @@ All servers of a process share one event loop in one daemon thread, so starting 
 reaches it over real TCP, hence nothing of the package has to be patched. What a handler raises is kept in `problems`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """A fresh IPython shell in the test's own process, which keeps what a cell prints and displays."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import io

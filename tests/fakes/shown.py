@@ -1,7 +1,5 @@
 """A search, an answer and the run that led to it, and any value of ours as HTML, Markdown or text, as its display shows it."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

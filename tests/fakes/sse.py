@@ -4,8 +4,6 @@ The order and the shapes are those of the recorded streams in tests/data/wire/an
 start, an empty first `input_json_delta`, citations before the text they belong to, server results whole in their start).
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

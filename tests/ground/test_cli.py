@@ -3,8 +3,6 @@
 Schemas and plain results are in tests/contract/test_doors.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

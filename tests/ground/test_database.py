@@ -1,7 +1,5 @@
 """The SQLite files and the cache: whatever state one is in, the next use works or says in one line why not."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
 from contextlib import closing

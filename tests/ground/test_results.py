@@ -1,7 +1,5 @@
 """Results, panels and answers as the user holds them, and text from the web made harmless."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import unicodedata

@@ -1,7 +1,5 @@
 """Settings and keys: which source wins, one line for every mistake, and no output that holds a key."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from math import inf, nan

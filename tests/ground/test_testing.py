@@ -1,7 +1,5 @@
 """The public fakes, used as a user's own tests would use them: through `%ask`, `search`, `fetch`, `enrich` and SQL."""
 
-from __future__ import annotations
-
 import builtins
 import doctest
 import importlib

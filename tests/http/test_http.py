@@ -4,8 +4,6 @@ back, bounds, failures, and what robots.txt lets programs read.
 The network is `httpx.MockTransport` or, where names are resolved and judged addresses dialled, loopback TCP.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The client that most tests of interception ask, and the ways to ask it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any

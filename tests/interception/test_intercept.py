@@ -1,7 +1,5 @@
 """What an intercepted call does: limits, domains, failures, pages, histories, money, every kind of SDK client, and streams."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

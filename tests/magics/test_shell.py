@@ -1,7 +1,5 @@
 """The magics: their lines, in which text arrives byte for byte, and in a shell loading, Tab, answers, costs, panels, prices."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Without a key: passages under one label, a first sentence only where the gate holds, exact values from fact lines."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

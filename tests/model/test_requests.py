@@ -1,7 +1,5 @@
 """What a request holds on each platform, and how many tokens a budget reckons it with."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

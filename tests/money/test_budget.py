@@ -1,7 +1,5 @@
 """Budgets: reserved before anything is sent, over questions, sessions and days; what was sent and lost counts too."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal

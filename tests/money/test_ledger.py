@@ -1,7 +1,5 @@
 """The ledger: what is booked stays and counts once, whatever happens to the file; every report is the exact sum of its rows."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """The engines alike (the request each is sent, how recorded answers are read, refusals), and the chain of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Enrichment on a Dask cluster: one store, one budget and one rate, whatever becomes of the workers."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

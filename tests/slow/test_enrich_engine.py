@@ -1,7 +1,5 @@
 """The engine of enrichment against a server of its own process: kills, and answers that are lost."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

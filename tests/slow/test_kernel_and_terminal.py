@@ -1,7 +1,5 @@
 """A real kernel that nobody sits at, as in `jupyter execute`."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

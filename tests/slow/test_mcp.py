@@ -1,7 +1,5 @@
 """`python -m ipy_websearch.mcp` in a process of its own, over standard input and over HTTP, with the official client."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -3,8 +3,6 @@
 The hidden solutions of a lesson's exercises (Python in a folded `<details>`) run as well, right where they stand.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

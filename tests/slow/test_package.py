@@ -1,7 +1,5 @@
 """The package as it is published: what is in the wheel and the sdist, and that an installed wheel works."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The SQL functions through DuckDB itself, against the strict fakes of the Messages API and of Brave."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

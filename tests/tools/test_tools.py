@@ -1,7 +1,5 @@
 """Which tools a question gets, `web_search` and the pages that it reads, the pair with one schema, the tiers, `web_fetch`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -6,8 +6,6 @@ there by mistake can be failed; names under `.example` just do not exist. `names
 really goes to.
 """
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -3,8 +3,6 @@
 Each payload fetches from the listener under its own name, or adds its name to `window.__ran`, when it gets through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 

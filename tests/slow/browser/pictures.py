@@ -6,8 +6,6 @@ as on GitHub. export.png is an HTML file, printed.png that file on paper. answer
 the README's.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -4,8 +4,6 @@ A magic's output counts as trusted there: no sanitiser stands between it and the
 trace widget, which is a page of its own there, steps through such texts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The extraction process: started when needed, killed when a page is too much for it, never left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import subprocess

@@ -1,7 +1,5 @@
 """Pages and engines over real sockets: TLS under the page's own name, and servers that never end or break the rules of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import ssl
