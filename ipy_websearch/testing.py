@@ -39,8 +39,7 @@ from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient, open_in_process
 from ipy_websearch.model.offline.passages import Passage, cited_source, cited_text
-from ipy_websearch.model.offline.rules import check as check_request
-from ipy_websearch.model.offline.rules import everywhere, turns
+from ipy_websearch.model.offline.rules import check as check_request, everywhere, turns
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
 from ipy_websearch.model.requests import PLATFORMS, Platform
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest

@@ -34,8 +34,13 @@ from ipy_websearch.providers.base import SearchRequest, clean_domain, host_match
 from ipy_websearch.results import Charge, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web import DESCRIPTION, PAGE_CHARACTERS, UNAVAILABLE, web_fetch_tool
-from ipy_websearch.tools.web import web_search_tool as routed_search_tool
+from ipy_websearch.tools.web import (
+    DESCRIPTION,
+    PAGE_CHARACTERS,
+    UNAVAILABLE,
+    web_fetch_tool,
+    web_search_tool as routed_search_tool,
+)
 
 if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader

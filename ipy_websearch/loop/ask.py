@@ -40,8 +40,7 @@ from ipy_websearch.loop.offer import (
     system_prompt,
 )
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, parse_columns, table_text, table_tool
-from ipy_websearch.model.client import Event as RawEvent
-from ipy_websearch.model.client import ModelClient, Reply
+from ipy_websearch.model.client import Event as RawEvent, ModelClient, Reply
 from ipy_websearch.model.requests import (
     CALLS,
     READ_CHARACTERS,
@@ -54,6 +53,7 @@ from ipy_websearch.model.requests import (
     model_id,
     plain_results,
     prompt_tokens,
+    question as last_words,
     same_frame,
     server_searches,
     thinking_fields,
@@ -62,7 +62,6 @@ from ipy_websearch.model.requests import (
     with_nudge,
     without_thinking,
 )
-from ipy_websearch.model.requests import question as last_words
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS, Estimate, estimate
 from ipy_websearch.money.prices import add_money, own_prices, tariff
 from ipy_websearch.options import AskOptions

@@ -24,8 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
-from ipy_websearch.model.client import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
-from ipy_websearch.model.client import Event as RawEvent
+from ipy_websearch.model.client import MAX_RETRIES, Event as RawEvent, Reply, may_be_billed, retry_wait_s
 from ipy_websearch.model.requests import (
     Message,
     capped,

@@ -190,8 +190,7 @@ def _rates(steps: tuple[Rates, ...], input_tokens: int) -> Rates | None:
 
 @lru_cache(maxsize=1024)
 def _listed(model: str, fast: bool, day: date) -> tuple[Rates, ...]:
-    from genai_prices import Usage as Counts
-    from genai_prices import calc_price
+    from genai_prices import Usage as Counts, calc_price
 
     when = datetime.combine(day, time(12), UTC)
     for provider, name in _spellings(model):

@@ -32,7 +32,7 @@ def main() -> None:
         "load": lambda: run("tests.benchmarks.load", "--write"),
         "ledger": lambda: run("tests.benchmarks.ledger"),
         "loop": lambda: run("tests.benchmarks.loop", "--write"),
-        "peers": lambda: run("tests.benchmarks.peers", "--python", arguments.peers, "--write"),
+        "peers": lambda: run("tests.benchmarks.peers", arguments.peers, "--write"),
         "interception": lambda: run("tests.benchmarks.intercept", "--write"),
         "enrichment": lambda: run("tests.benchmarks.enrich", "--write"),
         "extraction": lambda: run("tests.benchmarks.extraction", *(arguments.pages or ()), "--write"),

@@ -1,12 +1,12 @@
-"""What peers need for the same work, against the server of the section Loop: `python -m tests.benchmarks.peers [--write]`.
+"""What peers need for the same work, against the server of the section Loop.
 
-    pip install "pydantic-ai-slim[anthropic]" litellm
+    python -m tests.benchmarks.peers PYTHON [--write]
+    PYTHON -m pip install "anthropic[aiohttp]" httpx-aiohttp "pydantic-ai-slim[anthropic]" litellm
 
-They are installed into an environment of their own, named by `--python`, so that our dependencies do not decide which versions
-they get; each contender runs there in a process of its own.
+PYTHON is that of an environment of their own, so that our dependencies do not decide which versions they get; each contender
+runs there in a process of its own.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from itertools import count
 from typing import Any
 
@@ -26,6 +25,10 @@ from tests.benchmarks.hand import MODEL, SYSTEM, TOOL, HandLoop
 
 QUESTIONS, TURNS, AT_ONCE = 60, 5, 50
 PATIENCE_S = 300
+VERSIONS = """
+from importlib.metadata import version
+print(", ".join(f"{name} {version(name)}" for name in ("anthropic", "pydantic-ai-slim", "litellm")))
+"""
 Ask = Callable[[str], Awaitable[str]]
 
 
@@ -129,7 +132,7 @@ async def figures(ask: Ask) -> tuple[float, float, float]:
 
 def measured(python: str, name: str, url: str) -> tuple[str, ...]:
     """Return the row of a contender, "failed" when it hangs or breaks."""
-    command = [python, "-m", "tests.benchmarks.peers", "--contender", name, url]
+    command = [python, "-m", "tests.benchmarks.peers", name, url]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
         one, many, rounds = json.loads(done.stdout.strip().splitlines()[-1])
@@ -138,32 +141,22 @@ def measured(python: str, name: str, url: str) -> tuple[str, ...]:
     return name, f"{one:.2f} ms", f"{many:.2f} ms", f"{rounds:.0f} ms"
 
 
-def main() -> None:
-    """Measure all contenders, or be one of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="the Python of the environment that has the peers")
-    parser.add_argument("--write", action="store_true", help="keep the section in RESULTS.md")
-    parser.add_argument("--contender", nargs=2, metavar=("NAME", "URL"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.contender:
-        name, url = arguments.contender
-        if name == "versions":
-            print(", ".join(f"{package} {version(package)}" for package in ("anthropic", "pydantic-ai-slim", "litellm")))
-            return
+def main(arguments: list[str]) -> None:
+    """Measure all contenders with the Python that is named, or be one of them."""
+    if arguments[0] in LOOPS:
+        name, url = arguments
         print(json.dumps(asyncio.run(figures(LOOPS[name](url)))))
         return
     from tests.benchmarks.server import BenchmarkServer  # it needs our package, which the contenders' environment lacks
 
-    command = [arguments.python, "-m", "tests.benchmarks.peers", "--contender", "versions", ""]
-    versions = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    said = subprocess.run([arguments[0], "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.strip()
     with BenchmarkServer() as server:
-        rows = [measured(arguments.python, name, server.url) for name in LOOPS]
+        rows = [measured(arguments[0], name, server.url) for name in LOOPS]
     shown = table("loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms", rows)
-    about = f"The peers, each in a process of its own: one search and a streamed answer a question. Versions: {versions}."
-    print(shown)
-    if arguments.write:
-        keep("Peers", f"{about}\n\n{shown}", "`python -m tests.benchmarks.peers --write`")
+    about = f"The peers, each in a process of its own: one search and a streamed answer a question. Versions: {said}."
+    write = "--write" in arguments
+    keep("Peers", f"{about}\n\n{shown}", "`python -m tests.benchmarks.peers PYTHON --write`", write=write)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

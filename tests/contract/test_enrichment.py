@@ -8,7 +8,6 @@ import duckdb
 import pandas as pd
 import pytest
 
-import ipy_websearch
 import ipy_websearch as web
 from ipy_websearch import background, sql
 from ipy_websearch.errors import ConfigError, MissingKeyError
@@ -192,13 +191,13 @@ def test_the_lines_of_seed_000(messages_api: Any, brave_api: Any, con: Any, monk
     assert first["model"] == "claude-haiku-5-5" and first["max_tokens"] == 1000 and "tool_choice" not in first
     texts = [part["text"] for block in search_results(second) for part in block["content"]]
     assert second["tool_choice"] == {"type": "none"} and len(texts) == 5 and max(map(len, texts)) <= 200
-    assert brave_api.queries == ["Bitcoin price USD"] and list(ipy_websearch.cost().kind) == [
+    assert brave_api.queries == ["Bitcoin price USD"] and list(web.cost().kind) == [
         "model",
         "model",
         "search",
         "model",
     ]
-    assert list(ipy_websearch.cost(by="question").question) == [f"ask_ai: {PRICE}"]
+    assert list(web.cost(by="question").question) == [f"ask_ai: {PRICE}"]
 
 
 def test_a_failed_search_is_told_to_the_model_and_the_user(messages_api: Any, brave_api: Any, con: Any) -> None:

@@ -12,8 +12,8 @@ from ipy_websearch.errors import FetchError
 from tests.contract.helpers import results_of, search
 from tests.fakes.engines import hit
 from tests.fakes.no_network import network_guard
-from tests.fakes.raw_http import Seen
 from tests.fakes.replies import error, text, tool_use
+from tests.fakes.shown import Seen
 
 TABLE = Path(__file__).parent.parent / "data" / "addresses.tsv"
 HOSTILE = [

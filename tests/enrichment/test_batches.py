@@ -17,8 +17,7 @@ from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
-from tests.contract.helpers import CEO, companies, record, run, start
-from tests.contract.helpers import boss as echo
+from tests.contract.helpers import CEO, boss as echo, companies, record, run, start
 from tests.fakes.replies import Limited, server_search, text, usage, web_citation
 from tests.fakes.shell import interrupted_when
 

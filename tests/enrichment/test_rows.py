@@ -19,18 +19,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-import ipy_websearch
 import ipy_websearch as web
 from ipy_websearch import api
 from ipy_websearch.enrichment import batch
 from ipy_websearch.enrichment.columns import fit, parse_columns
 from ipy_websearch.errors import ConfigError
-from tests.contract.helpers import CEO, ROW, companies, company_in, record, results_of, search
-from tests.contract.helpers import ROW as QUIET
-from tests.contract.helpers import boss as echo
+from tests.contract.helpers import CEO, ROW, ROW as QUIET, boss as echo, companies, company_in, record, results_of, search
 from tests.fakes.engines import hit
 from tests.fakes.replies import error, usage
 
@@ -41,7 +37,7 @@ def test_a_column_whose_inputs_are_there_is_asked_although_others_are_not(messag
     """A row lacks the value for one question only: the other question is asked."""
     messages_api.reply(record(ceo="Jo"))
     frame, collections = pd.DataFrame({"company": ["A"], "city": [None]}), gc.get_threshold()
-    out = ipy_websearch.enrich(frame, {**CEO, "mayor": "Who is the mayor of {city}?"}, **QUIET)
+    out = web.enrich(frame, {**CEO, "mayor": "Who is the mayor of {city}?"}, **QUIET)
     assert gc.get_threshold() == collections, "Python's garbage collection goes on as it did before"
     assert out.ceo[0] == "Jo" and pd.isna(out.mayor[0]) and "city is missing" in out.enrich_error[0]
 
@@ -49,11 +45,11 @@ def test_a_column_whose_inputs_are_there_is_asked_although_others_are_not(messag
 def test_a_sample_fills_the_first_rows_only_and_prices_the_rest(messages_api: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """sample=2 asks two rows, leaves the others' status missing, and says what all would take."""
     messages_api.behave(lambda body: (echo(body), usage(input_tokens=1_000_000, output_tokens=0)))
-    out = ipy_websearch.enrich(companies(*"ABCDE"), CEO, sample=2, max_searches=0)
+    out = web.enrich(companies(*"ABCDE"), CEO, sample=2, max_searches=0)
     assert list(out.enrich_status.isna()) == [False, False, True, True, True] and len(messages_api.requests) == 2
     assert "the 3 other distinct rows would take about 1.50 USD" in capsys.readouterr().out
     messages_api.behave(lambda body: error(400, message="no"))
-    ipy_websearch.enrich(companies("F", "G"), CEO, sample=1, max_searches=0)
+    web.enrich(companies("F", "G"), CEO, sample=1, max_searches=0)
     assert "what the others would take is not known" in capsys.readouterr().out, "what failed was not billed"
 
 
@@ -67,10 +63,10 @@ def test_a_search_that_reads_pages_gives_their_passages(
     public_web.page(about, f"<article><h1>Acme</h1><p>{told}, who has led it since 1843.</p></article>")
     said = record(ceo={"value": "Ada Byron", "source": about, "quote": told})
     messages_api.behave(lambda body: said if len(body["messages"]) > 1 else search("Acme CEO"))
-    ipy_websearch.enrich(companies("Acme"), CEO, progress=False)
+    web.enrich(companies("Acme"), CEO, progress=False)
     assert "About us" in str(results_of(messages_api.bodies[-1])) and public_web.requests == []
     for _ in range(2):  # the second time from the store
-        out = ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, progress=False)
+        out = web.enrich(companies("Acme"), CEO, read_pages=1, progress=False)
         assert list(out.ceo_source) == [about] and len(messages_api.bodies) == 4
     assert "Ada Byron, who has led it" in str(results_of(messages_api.bodies[-1]))
 
@@ -82,8 +78,8 @@ def test_a_further_column_is_asked_alone(messages_api: Any) -> None:
     """Values that are there are not asked again because a question is added."""
     messages_api.reply(record(ceo="Jo"))
     messages_api.reply(record(founded=1999))
-    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-    out = ipy_websearch.enrich(out, {**CEO, "founded": ("In what year was {company} founded?", int)}, **QUIET)
+    out = web.enrich(companies("A"), CEO, **QUIET)
+    out = web.enrich(out, {**CEO, "founded": ("In what year was {company} founded?", int)}, **QUIET)
     assert (out.ceo[0], out.founded[0]) == ("Jo", 1999) and list(out.columns).count("ceo") == 1
     assert "CEO" not in messages_api.bodies[1]["messages"][0]["content"][0]["text"]
 
@@ -91,25 +87,25 @@ def test_a_further_column_is_asked_alone(messages_api: Any) -> None:
 def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     """`%websearch store` lists each question with its cells; `clear` forgets them."""
     messages_api.behave(echo)
-    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
+    web.enrich(companies(*"AB"), CEO, **QUIET)
     listing = shell.run("%websearch store").value
     assert list(listing.cells) == [2] and listing.question[0] == CEO["ceo"]
     assert "2 values removed" in shell.run("%websearch store clear ceo").stdout
-    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
+    web.enrich(companies(*"AB"), CEO, **QUIET)
     assert len(messages_api.requests) == 4
 
 
 def test_what_was_paid_for_is_found_while_another_program_locks_the_file(messages_api: Any) -> None:
     messages_api.behave(echo)
-    ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
+    web.enrich(companies(*"AB"), CEO, **QUIET)
     path = api.session().ledger.path
     api.end_session()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        first, second = (ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET) for _ in range(2))
+        first, second = (web.enrich(companies(*"ABC"), CEO, **QUIET) for _ in range(2))
         assert list(first.ceo) == list(second.ceo) == ["Boss of A", "Boss of B", "Boss of C"]
         assert "locked" in str(first.attrs["report"]["warnings"])
-        assert len(messages_api.requests) == 3 == len(ipy_websearch.cost(everything=True))
+        assert len(messages_api.requests) == 3 == len(web.cost(everything=True))
 
 
 # --- failures -----------------------------------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, m
     monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
     for said in ("It is Jo.", record(ceo="Jo"), "It is Jo.", "As I said: Jo."):
         messages_api.reply(said)
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, concurrency=1, **QUIET)
+    out = web.enrich(companies(*"AB"), CEO, concurrency=1, **QUIET)
     assert out.ceo[0] == "Jo" and "did not call record" in out.enrich_error[1]
     assert "tool_choice" not in messages_api.bodies[0] and messages_api.bodies[1]["messages"][-1]["role"] == "user"
 
@@ -153,7 +149,7 @@ def test_a_value_is_read_in_one_way_or_not_at_all(messages_api: Any, kind: Any, 
     messages_api.behave(lambda body: record(value=written[int(company_in(body).removeprefix("C"))]))
     frame = companies(*(f"C{n}" for n in range(len(written))))
     for _ in range(2 if written is NOTHING else 1):
-        out = ipy_websearch.enrich(frame, {"value": ("{company}?", kind)}, **QUIET)
+        out = web.enrich(frame, {"value": ("{company}?", kind)}, **QUIET)
         assert [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in out.value] == kept
     assert len(messages_api.requests) == len(written)
 
@@ -169,7 +165,7 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
     monkeypatch.setattr(batch, "FIRST_POLL_S", 0.01)
     monkeypatch.setattr(batch, "MAX_POLL_S", 0.01)
     messages_api.behave(lambda body: record(name="Jo", size="about <b>5</b>\x1b[31m", head=None))
-    out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
+    out = web.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
     assert list(out.name) == ["Jo"] * 3 and out["size"].isna().all() and out.born.isna().all()
     assert set(out.enrich_status) == {"ok"}
     left_out = "size is left out: “about 5” is no int; born is left out: the model's record lacks it"
@@ -178,7 +174,7 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
     assert [group["rows"] for group in report["notes"]] == [3, 3] and "3 x size is left out: “about 5”" in str(report)
 
     messages_api.behave(lambda body: record(size=5, born="2001-02-03"))
-    out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
+    out = web.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
     assert list(out["size"]) == [5] * 3 and out.enrich_error.isna().all() and not out.attrs["report"]["notes"]
     asked = messages_api.bodies[-1]["tools"][-1]["input_schema"]["properties"]
     assert list(asked) == ["size", "born"] and len(messages_api.requests) == 4
@@ -187,7 +183,7 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
 def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> None:
     """With nothing to show for it, it is an error like others."""
     messages_api.behave(lambda body: record(size="many" if company_in(body) == "A" else 3))
-    out = ipy_websearch.enrich(companies("A", "B"), {"size": ("{company}?", int)}, **QUIET)
+    out = web.enrich(companies("A", "B"), {"size": ("{company}?", int)}, **QUIET)
     assert list(out.enrich_status) == ["error", "ok"] and "“many” is no int" in out.enrich_error[0]
 
 
@@ -198,7 +194,7 @@ def test_a_model_that_calls_no_tools_is_told_types_and_choices(messages_api: Any
     written = {"staff": "1,234", "share": "12 %", "born": "March 4, 1998", "listed": "yes", "size": "Big", "moons": "one, two"}
     messages_api.reply(json.dumps(written))
     columns = {name: ("{{x}} {company}?", kind) for name, kind in kinds.items()}
-    row = ipy_websearch.enrich(companies("A {x}"), columns, **QUIET).iloc[0]
+    row = web.enrich(companies("A {x}"), columns, **QUIET).iloc[0]
     asked = messages_api.bodies[0]["messages"][0]["content"][0]["text"]
     assert "born: {x} A {x}? (type: date)" in asked and "size: {x} A {x}? (type: one of ['big', 'small'])" in asked
     assert (row.staff, row.listed, row["size"]) == (1234, True, "big") and row[["share", "born", "moons"]].isna().all()
@@ -213,20 +209,20 @@ def test_own_columns_are_never_overwritten(messages_api: Any, own: str) -> None:
     """A column that an enrichment would add, for its values or about them, is refused; nothing is sent."""
     frame = companies("A", "B").assign(**({own: "mine"} if own != "company" else {}))
     with pytest.raises(ConfigError, match=f"already has a column '{own}'.*rename or drop it"):
-        ipy_websearch.enrich(frame, {own if "_" not in own else "ceo": "Who leads {company}?"}, **QUIET)
+        web.enrich(frame, {own if "_" not in own else "ceo": "Who leads {company}?"}, **QUIET)
     assert not messages_api.requests
 
 
 def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) -> None:
     """Whole, in parts, out of a file: each column stands once. What cannot be told from the caller's own stays."""
     messages_api.behave(echo)
-    out = ipy_websearch.enrich(companies("A", "B").assign(n=[1, 2]), CEO, **QUIET)
+    out = web.enrich(companies("A", "B").assign(n=[1, 2]), CEO, **QUIET)
     out.to_csv(tmp_path / "all.csv", index=False)
     for frame in (out, out.query("n == 1"), pd.read_csv(tmp_path / "all.csv")):
-        again = ipy_websearch.enrich(frame, CEO, **QUIET)
+        again = web.enrich(frame, CEO, **QUIET)
         assert sorted(again.columns) == sorted(out.columns) and list(again.ceo) == list(out.ceo[: len(again)])
     with pytest.raises(ConfigError, match="'ceo'.* rename or drop it"):
-        ipy_websearch.enrich(out.drop(columns="enrich_cost_usd"), CEO, **QUIET)
+        web.enrich(out.drop(columns="enrich_cost_usd"), CEO, **QUIET)
     assert len(messages_api.requests) == 2
 
 
@@ -237,7 +233,7 @@ def test_every_kind_of_nan_is_missing(messages_api: Any) -> None:
     """Whoever makes a column of objects may leave any of them in it."""
     kinds = [np.float32("nan"), Decimal("NaN"), np.datetime64("NaT", "s"), pd.NaT, pd.NA, None, complex("nan")]
     frame = companies(*kinds).astype(object)
-    assert set(ipy_websearch.enrich(frame, CEO, **QUIET).enrich_status) == {"skipped"} and not messages_api.requests
+    assert set(web.enrich(frame, CEO, **QUIET).enrich_status) == {"skipped"} and not messages_api.requests
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import ipy_websearch as web
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.page import extract
 from ipy_websearch.results import Page
 from ipy_websearch.text import visible
-from tests.fakes.raw_http import problems
+from tests.fakes.shown import problems
 
 URL = "https://docs.example.org/guide/intro.html"
 PROSE = (

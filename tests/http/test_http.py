@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError, RateLimitedError
 from ipy_websearch.http.client import Cache, HttpClient, HttpResponse, retry_after

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.http.client import Cache

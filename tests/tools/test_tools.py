@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import ipy_websearch as web
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.conftest import SECRET
-from tests.fakes.raw_http import outputs
+from tests.fakes.shown import outputs
 from tests.slow.browser import lab
 from tests.slow.browser.payloads import payloads
 
