@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import ipy_websearch as web
+import ipy_websearch
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.results import Retracted, TextDelta, ToolFinished
 from ipy_websearch.testing import FakeWeb
@@ -34,7 +34,7 @@ ROWS = {"rows": [{"name": "A", "price": 499, "source": HITS[0][0]}, {"name": "B"
 
 
 pytestmark = pytest.mark.usefixtures("brave_api")
-ask = partial(web.ask, provider="brave")
+ask = partial(ipy_websearch.ask, provider="brave")
 
 
 def is_last(body: dict[str, Any]) -> bool:
@@ -282,7 +282,7 @@ def test_a_failed_search_is_told_to_the_model_in_the_seeds_words(web: FakeWeb) -
 def test_the_setting_has_the_first_word(web: FakeWeb) -> None:
     web.session.settings.retrieve_first = "always"
     web.reply("Matz.")
-    answer = web.ask(RUBY)
+    answer = ipy_websearch.ask(RUBY)
     content = web.requests[0]["messages"][-1]["content"]
     assert [block["type"] for block in content] == ["search_result", "search_result", "text"] and answer.searches == 1
     web.session.settings.retrieve_first = "never"
@@ -301,7 +301,7 @@ RECORD = json.dumps({"ceo": CELL})
 
 def enriched(web: FakeWeb, *names: str) -> Any:
     web.add_results("", ("https://example.org/acme", "Acme", "The CEO of Acme is Jo Doe since 2019."))
-    return web.enrich(pd.DataFrame({"company": names}), CEO, model="llama3.2", progress=False, concurrency=1)
+    return ipy_websearch.enrich(pd.DataFrame({"company": names}), CEO, model="llama3.2", progress=False, concurrency=1)
 
 
 @pytest.mark.parametrize("tools", [True, False])
