@@ -146,22 +146,26 @@ def search_output(results: SearchResults) -> ToolOutput:
     """Return the output for the results of a search, live data first."""
     hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
     passages = (*rich_passages(results), *map(as_passage, results))
-    rows = [
-        {name: value.isoformat() if name == "published_date" else value for name, value in asdict(hit).items() if value}
-        for hit in (replace(result, score=None) for result in results)
-    ]
-    data = {"query": results.query, "provider": results.provider, "results": rows}
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
         passages=passages,
         text="" if passages else f"No results found ({results.provider}).",  # the model's query must make no address known
         panel_title=f"{results.provider}: {results.query}",
-        panel_data=data if results.body is None else results.body,
+        panel_data=_as_data(results) if results.body is None else results.body,
         urls=tuple(result.url for result in results),
         charges=results.charges,
         notices=results.notices,
         results=results,
     )
+
+
+def _as_data(results: SearchResults) -> dict[str, Any]:
+    """Return results as plain data for a panel."""
+    rows = [
+        {name: value.isoformat() if name == "published_date" else value for name, value in asdict(hit).items() if value}
+        for hit in (replace(result, score=None) for result in results)
+    ]
+    return {"query": results.query, "provider": results.provider, "results": rows}
 
 
 # --- the pages of a search --------------------------------------------------------------------------------------------
