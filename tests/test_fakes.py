@@ -82,7 +82,7 @@ def test_the_session_of_before_comes_back(brave_api: Any) -> None:
 
 # --- Examples that people copy are run: those of docstrings, of the README's session and of the magics' help ---------
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ipy_websearch"
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
