@@ -242,7 +242,7 @@ def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
 
 
 def normal(value: Any) -> str | None:
-    """Return a cell as the text that is asked about, None when it is blank or no number."""
+    """Return a cell as the text that is asked about, None when it is blank or NaN."""
     if isinstance(value, float) and isnan(value):
         return None
     if isinstance(value, float) and value.is_integer():

@@ -263,7 +263,7 @@ def plain_results(passages: Sequence[Passage], *, first: int = 0, most: int = 0)
             text = "\n\n".join(passage.paragraphs)
             text = shorten(text, max(share, most // 4)) if most else text
         else:
-            text = f"   {shorten(' '.join(passage.paragraphs), share or 200)}"
+            text = f"   {shorten(' '.join(passage.paragraphs), share or 200)}"  # as many characters as in seed 000's form
             text += f"\n   {passage.note}" if passage.note else ""
         hits.append(f"{n}. {passage.title}\n   {passage.url}\n{text}")
     return "Search Results:\n\n" + "\n\n".join(hits) if hits else ""

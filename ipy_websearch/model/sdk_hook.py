@@ -101,7 +101,7 @@ class CallersThread:
     def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine function on the background loop to its end; what interrupts this thread cancels it."""
         task = background.Task(function)
-        task.future.add_done_callback(lambda _: self._jobs.put(bool))  # it does nothing, and ends the waiting
+        task.future.add_done_callback(lambda _: self._jobs.put(lambda: None))  # ends the waiting
         try:
             while not task.future.done():
                 with suppress(queue.Empty):

@@ -59,7 +59,7 @@ class WikipediaProvider(
 
     def __init__(self, context: base.ProviderContext) -> None:
         super().__init__(context)
-        self._turns = asyncio.Semaphore(3)
+        self._turns = asyncio.Semaphore(3)  # requests at once, as its etiquette asks
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return articles: the description is what matched, the extra snippets are the article's introduction.
