@@ -115,7 +115,7 @@ _ASSISTANT = _one_of(
     _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
     *(
         _block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY)
-        for name in ("web_search", "web_fetch", "code_execution")
+        for name in _SERVER_TOOLS
     ),
 )
 _SCHEMA = _object("input_schema", extra="allow", type=Literal["object"], properties=dict | None, required=list[str] | None)
