@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception import WebSearchInterceptor
-from ipy_websearch.model.sdk_hook import Answered, Upstream
+from ipy_websearch.model.upstream import Answered, Upstream
 from ipy_websearch.text import plain, shorten, sound
 
 # Most bytes of a request's body: as many as the API takes.

@@ -113,10 +113,7 @@ _ASSISTANT = _one_of(
     _block("redacted_thinking", data=StrictStr),
     _block("tool_use", "caller toolset_name", id=_ID, name=StrictStr, input=dict),
     _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
-    *(
-        _block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY)
-        for name in _SERVER_TOOLS
-    ),
+    *(_block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY) for name in _SERVER_TOOLS),
 )
 _SCHEMA = _object("input_schema", extra="allow", type=Literal["object"], properties=dict | None, required=list[str] | None)
 _CUSTOM_TOOL = _object(
