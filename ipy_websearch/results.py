@@ -591,8 +591,14 @@ def _bibtex(entry: Mapping[str, str]) -> str:
 def _ris(entry: Mapping[str, str]) -> str:
     day, accessed = entry["date"].replace("-", "/"), entry["accessed"].replace("-", "/")
     fields = {
-        **{"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"]},
-        **{"PY": day[:4], "DA": day, "UR": entry["url"], "Y2": accessed},
+        "TY": "ELEC",
+        "ID": entry["id"],
+        "TI": entry["title"],
+        "PB": entry["place"],
+        "PY": day[:4],
+        "DA": day,
+        "UR": entry["url"],
+        "Y2": accessed,
     }
     return "".join(f"{tag}  - {value}\r\n" for tag, value in fields.items() if value) + "ER  - \r\n\r\n"
 
@@ -600,8 +606,13 @@ def _ris(entry: Mapping[str, str]) -> str:
 def _csl(entry: Mapping[str, str]) -> dict[str, Any]:
     days = {name: {"date-parts": [[*map(int, entry[name].split("-"))]]} for name in ("date", "accessed") if entry[name]}
     item = {
-        **{"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]},
-        **{"issued": days.get("date"), "URL": entry["url"], "accessed": days.get("accessed")},
+        "id": entry["id"],
+        "type": "webpage",
+        "title": entry["title"],
+        "container-title": entry["place"],
+        "issued": days.get("date"),
+        "URL": entry["url"],
+        "accessed": days.get("accessed"),
     }
     return {name: value for name, value in item.items() if value}
 
